@@ -203,10 +203,8 @@ def drop_node(nodes: Any, heads: Any, spare: Any, node: int) -> Any:
 
 @piece
 def consider(nodes: Any, zone: Any, times: Any, rules: Any, node: int, rider: Any, best: Any) -> Any:
-    """Test boarding at or after a node, with every place to alight; record it if it beats the best so far.
-
-    The cost is the weighted sum of the time that all riders lose, waiting and riding, and of the longer drive.
-    """
+    """Test boarding at or after a node, with every place to alight; record it if it beats the best so far."""
+    # The cost is the weighted sum of the time that all riders lose, waiting and riding, and of the longer drive.
     now, origin, destination, most_wait, longest = rider
     size, dwell = zone[SIZE], rules[DWELL]
     start = zone[SQUARE] - zone[FIRST] * (size + 1)
@@ -289,13 +287,11 @@ def keep(best: Any, cost: int, board: int, alight: int, how: int) -> Any:
 
 @piece
 def search(tables: Any, heads: Any, zone: Any, ways: Any, rules: Any, rider: Any, best: Any) -> Any:
-    """Search the best shuttle for a rider, nearest places first.
-
-    A shuttle from a place cannot arrive sooner than if it left now, and no cost is below zero: once the wait for the
-    drive alone costs as much as the best so far, no place further away can be better. Among shuttles that end their
-    work at one place only the first to be free is tested, and among those that can turn back to it only the last to
-    leave. A rider who may have to wait for ever is put at an end, or with others who board at the same place.
-    """
+    """Search the best shuttle for a rider, nearest places first."""
+    # A shuttle from a place cannot arrive sooner than if it left now, and no cost is below zero: once the wait for the
+    # drive alone costs as much as the best so far, no place further away can be better. Among shuttles that end their
+    # work at one place only the first to be free is tested, and among those that can turn back to it only the last to
+    # leave. A rider who may have to wait for ever is put at an end, or with others who board at the same place.
     nodes, shuttles, _, moves = tables
     num = len(heads) // PARTS
     times, near = ways
@@ -398,11 +394,8 @@ def alight(tables: Any, spare: Any, boarded: int, leg: int, best: Any) -> Any:
 
 @piece
 def retime(nodes: Any, zone: Any, times: Any, rules: Any, node: int) -> Any:
-    """Recompute the times of all visits after a node; a deadline comes forward by as much as any visit up to there.
-
-    This is exact for riders who board at that visit, and stricter than necessary for others. New visits have no
-    deadline yet.
-    """
+    """Recompute the times of all visits after a node; a deadline comes forward by as much as any visit up to there."""
+    # This is exact for riders who board there, and stricter than necessary for others. New visits have no deadline yet.
     start = zone[SQUARE] - zone[FIRST] * (zone[SIZE] + 1)
     sooner = np.int64(0)
     after = nodes[node, NEXT]
@@ -476,11 +469,9 @@ def roll(demand: Any, place: int, now: int) -> Any:
 
 @piece
 def wanted_place(zone: Any, times: Any, demand: Any, rules: Any, place: int, now: int) -> Any:
-    """Return where a shuttle without work is useful soonest: after the drive there and the wait for its turn.
-
-    Its turn comes when the shuttles already there have left full, and as many riders again have come. If that would
-    take too long everywhere, it is -1.
-    """
+    """Return where a shuttle without work is useful soonest; -1 if that would take too long everywhere."""
+    # After the drive there, its turn comes when the shuttles already there have left full, and as many riders again
+    # have come.
     row = zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] - zone[FIRST]
     gone = now % WINDOW
     best: Any = np.int64(-1)
@@ -515,10 +506,8 @@ def nearest_home(zone: Any, times: Any, homes: Any, place: int) -> Any:
 
 @piece
 def nearest_post(zone: Any, times: Any, parks: Any, demand: Any, rules: Any, place: int, now: int) -> Any:
-    """Return the nearest open post: with n shuttles without work, about the first n posts should each have one.
-
-    If shuttles only wait at posts, some more are open, so that few drive far for a post that is slightly better.
-    """
+    """Return the nearest open post: with n shuttles without work, about the first n posts should each have one."""
+    # If shuttles only wait at posts, some more are open, so that few drive far for a post that is slightly better.
     _, posts, firsts = parks
     period = min(max((now - rules[BEGIN]) // rules[PERIOD], 0), len(posts) - 1)
     num = zone[IDLE] if zone[FOLLOWS] else zone[IDLE] + zone[VEHICLES] // OPEN_SHARE
@@ -543,11 +532,8 @@ def nearest_post(zone: Any, times: Any, parks: Any, demand: Any, rules: Any, pla
 
 @piece
 def rest(tables: Any, lists: Any, zone: Any, times: Any, parks: Any, rules: Any, shuttle: int, now: int) -> Any:
-    """Choose what a shuttle without work does; return when to call this again.
-
-    It drives to where it is wanted, or to its post or home, or parks. After a drive it parks first, so that the record
-    shows it standing.
-    """
+    """Send a shuttle without work where it is wanted, or to its post or home, or park it; return when to call again."""
+    # After a drive it parks first, so that the record shows it standing.
     nodes, shuttles, _, moves = tables
     heads, spare, demand = lists
     state, at = shuttles[shuttle, STATE], shuttles[shuttle, AT]
@@ -765,11 +751,9 @@ def gain(times: Any, rides: Any, reach: Any, post: int) -> Any:
 
 @kernel
 def choose_posts(times: Any, rides: Any, num: int) -> Any:
-    """Choose posts one by one, each where it brings shuttles soonest to riders; the first at a tie.
-
-    The time to a rider is that of the nearest post half of the time, of the second nearest a quarter, and so on. A gain
-    can only become smaller, so only the most promising posts are computed again. Shapes: (places, places), places.
-    """
+    """Choose posts one by one, each where it brings shuttles soonest to riders; the first at a tie."""
+    # The time to a rider is that of the nearest post half of the time, of the second nearest a quarter, and so on. A
+    # gain can only become smaller, so only the most promising posts are computed again.
     size = len(rides)
     reach = np.zeros((size, LEVELS), dtype=np.int64)
     gains = np.zeros(size, dtype=np.int64)

@@ -48,11 +48,9 @@ def affordable(seconds: float) -> bool:
 
 
 def relax_cover(patterns: Patterns, demand: IntArray, *, seconds: float) -> Relaxation | None:
-    """Solve the fractional cover; None if time is up or the solver fails.
-
-    It solves the dual: the prices with the largest total at which no pattern is worth more than one. The dual has few
-    columns and many rows, and the simplex method starts feasible at zero; HiGHS takes a quarter of the time.
-    """
+    """Solve the fractional cover; None if time is up or the solver fails."""
+    # It solves the dual: the prices with the largest total at which no pattern is worth more than one. The dual has few
+    # columns and many rows, and the simplex method starts feasible at zero; HiGHS takes a quarter of the time.
     from scipy.optimize import linprog
 
     limits = {"time_limit": max(seconds, MIN_SECONDS), "presolve": False}
@@ -65,19 +63,25 @@ def relax_cover(patterns: Patterns, demand: IntArray, *, seconds: float) -> Rela
 
 
 def whole_cover(patterns: Patterns, demand: IntArray, *, seconds: float, at_most: int | None = None) -> WholeCover:
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.optimize import LinearConstraint
 
-    num = len(patterns)
     rules = [LinearConstraint(csr(patterns).T.tocsc(), lb=demand)]
     if at_most is not None:
-        rules.append(LinearConstraint(np.ones((1, num)), ub=at_most))
-    cost = np.full(num, 1.0 if at_most is None else 0.0)
+        rules.append(LinearConstraint(np.ones((1, len(patterns))), ub=at_most))
+    result, bound = _integers(np.full(len(patterns), 1.0 if at_most is None else 0.0), rules, seconds)
+    proved = max(0, math.ceil(bound)) if at_most is None else 0
+    return WholeCover(_checked(result.x, patterns, demand), proved)
+
+
+def _integers(cost: FloatArray, rules: list[Any], seconds: float) -> tuple[Any, float]:
+    """Solve an integer program; also return a bound that the solver's tolerances cannot make too high."""
+    from scipy.optimize import Bounds, milp
+
     # A relative gap would stop short of the optimum when there are many bins.
     options = {"time_limit": max(seconds, MIN_SECONDS), "mip_rel_gap": 0.0}
-    result = milp(cost, constraints=rules, integrality=np.ones(num), bounds=Bounds(0, np.inf), options=options)
+    result = milp(cost, constraints=rules, integrality=np.ones(len(cost)), bounds=Bounds(0, np.inf), options=options)
     dual = result.get("mip_dual_bound")
-    proved = at_most is None and dual is not None and math.isfinite(dual)
-    return WholeCover(_checked(result.x, patterns, demand), max(0, math.ceil(dual - BOUND_MARGIN)) if proved else 0)
+    return result, (dual if dual is not None and math.isfinite(dual) else 0.0) - BOUND_MARGIN
 
 
 def _checked(values: FloatArray | None, patterns: Any, demand: IntArray) -> IntArray | None:
@@ -112,10 +116,7 @@ class CoverTable(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """Prices of a covering program: of each class, of the budget, and of each limited kind of bin.
-
-    If nothing covers, prices could grow for ever; they stop at a ceiling, and the objective is then very large.
-    """
+    """Prices of a covering program; if nothing covers, they stop at a ceiling, and the objective is very large."""
 
     cover: FloatArray
     budget: float
@@ -167,7 +168,7 @@ class ProgramAnswer(NamedTuple):
 
 
 def solve_program(table: CoverTable, *, at_most: float | None, seconds: float) -> ProgramAnswer:
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.optimize import LinearConstraint
     from scipy.sparse import csr_matrix
 
     cost, use = table.cost, table.use
@@ -178,11 +179,7 @@ def solve_program(table: CoverTable, *, at_most: float | None, seconds: float) -
         rules.append(LinearConstraint(csr_matrix((table.kinds == kind).astype(np.float64)), ub=most))
     if at_most is not None:
         rules.append(LinearConstraint(csr_matrix(cost.reshape(1, -1)), ub=at_most))
-    options = {"time_limit": max(seconds, MIN_SECONDS), "mip_rel_gap": 0.0}
-    ends = Bounds(0, np.inf)
-    result = milp(cost, constraints=rules, integrality=np.ones(len(cost)), bounds=ends, options=options)
-    dual = result.get("mip_dual_bound")
-    bound = dual if dual is not None and math.isfinite(dual) else 0.0
+    result, bound = _integers(cost, rules, seconds)
     # Check the solution in whole numbers, and the budget by an exact sum.
     values = _checked(result.x, table.patterns, table.demand)
     if values is not None and (
@@ -190,4 +187,4 @@ def solve_program(table: CoverTable, *, at_most: float | None, seconds: float) -
         or (use is not None and math.fsum((use * values).tolist()) > table.budget)
     ):
         values = None
-    return ProgramAnswer(values, bound - BOUND_MARGIN, result.status == _INFEASIBLE)
+    return ProgramAnswer(values, bound, result.status == _INFEASIBLE)

@@ -40,10 +40,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Foresight:
-    """What a mechanism shows the owner before it spends. Private: it is printed for the owner and enters no release.
-
-    A preview adds no noise, so nobody can repeat it until they like the outcome.
-    """
+    """What a mechanism shows the owner before it spends, without noise, so that nobody repeats it. Private."""
 
     warnings: tuple[str, ...] = ()  # what the owner should not overlook
     lines: tuple[str, ...] = ()  # everything else

@@ -287,10 +287,7 @@ Importance = Annotated[Pairs, PlainValidator(importance_of), PlainSerializer(pla
 
 
 def check_stratum_sizes(sizes: IntArray, k: int, dataset: Dataset) -> None:
-    """Refuse a dataset that cannot be k-anonymous, by the sizes of its strata. The owner may see the counts.
-
-    Sizes count persons if the policy distinguishes them.
-    """
+    """Refuse a dataset that cannot be k-anonymous by the sizes of its strata, in persons if it has any."""
     persons = dataset.persons
     num, unit = (len(dataset), "records") if persons is None else (len(np.unique(persons)), "persons")
     if num < k:

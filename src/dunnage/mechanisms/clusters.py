@@ -841,10 +841,7 @@ def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:
 
 
 def _scattered(num: int) -> IntArray:
-    """Return a patternless order of records that is the same each time: by a hash of their numbers (splitmix64).
-
-    The choice of heads affects only the quality of classes, never their size.
-    """
+    """Return a patternless order of records that is the same each time: by a hash of their numbers (splitmix64)."""
     hashed = (np.arange(1, num + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         hashed = (hashed ^ (hashed >> np.uint64(shift))) * np.uint64(factor)

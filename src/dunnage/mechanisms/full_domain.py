@@ -432,10 +432,8 @@ class Records:
         return counts
 
     def _count(self, counts: IntArray, levels: Node, groups: Groups, k: int) -> None:
-        """Fill in the nodes that begin with some levels, from the groups of the lowest of them.
-
-        It climbs each attribute level by level, so memory never has more than one set of groups for each attribute.
-        """
+        """Fill in the nodes that begin with some levels, from the groups of the lowest of them."""
+        # It climbs each attribute level by level, so memory never has more than one set of groups for each attribute.
         if len(levels) == counts.ndim:
             counts[levels] = groups.sizes[groups.sizes >= k].sum()
             return
@@ -449,10 +447,8 @@ class Records:
             self._count(counts, node, groups, k)
 
     def _count_last(self, levels: Node, groups: Groups, k: int) -> list[int]:
-        """Count the rows in groups of at least k at every level of the last attribute, with the others fixed.
-
-        Groups come in the order of the others, then of values, so groups that merge at any level are neighbours.
-        """
+        """Count the rows in groups of at least k at every level of the last attribute, with the others fixed."""
+        # Groups come in the order of the others, then of values, so groups that merge at any level are neighbours.
         others, value = self.keys(levels, groups.record)[0], self.codes[-1][groups.record]
         sizes, begins = groups.sizes, np.diff(others, prepend=-1) != 0
         kept = []

@@ -385,11 +385,8 @@ class Runs:
 
 
 def opening_runs(runs: Runs, first: IntArray) -> npt.NDArray[np.bool_]:
-    """Mark the runs that open a class, by the first run of each run's class.
-
-    Rounding can give neighbours of one stratum the same interval. They look alike, so they are one class; their cost
-    does not change.
-    """
+    """Mark the runs that open a class, by the first run of each run's class."""
+    # Rounding can give neighbours of one stratum the same interval. They look alike, so they are one class.
     opens = np.asarray(first == np.arange(len(first)))
     begins = np.flatnonzero(opens)
     ends = np.searchsorted(first[first >= 0], begins, side="right")
@@ -405,15 +402,12 @@ def opening_runs(runs: Runs, first: IntArray) -> npt.NDArray[np.bool_]:
 def _solve(
     lower: FloatArray, upper: FloatArray, before: IntArray, starts: IntArray, k: int, price: float, first_of: IntArray
 ) -> float:
-    """Dynamic program over the runs of each stratum; returns the least cost.
-
-    ``best[end]`` is the least cost of the runs before ``end``, counted from the stratum's first: the last of them is
-    suppressed (if below k records), or closes a class of at least k. The program fills ``first_of`` with the first run
-    of each run's class; -1 stays for suppressed runs.
-
-    The last class begins between ``low`` and ``high``, which only move forward: after ``high`` it would have fewer than
-    k records; before ``low`` it can be cut in two at no more cost, or a later begin has already been as good.
-    """
+    """Dynamic program over the runs of each stratum; returns the least cost."""
+    # `best[end]` is the least cost of the runs before `end`, counted from the stratum's first: the last of them is
+    # suppressed (if below k records), or closes a class of at least k. `first_of` gets the first run of each run's
+    # class; -1 stays for suppressed runs. The last class begins between `low` and `high`, which only move forward:
+    # after `high` it would have fewer than k records; before `low` it can be cut in two at no more cost, or a later
+    # begin has already been as good.
     total = 0.0
     for s in range(len(starts) - 1):
         start, num = starts[s], starts[s + 1] - starts[s]
@@ -757,11 +751,9 @@ class BestCuts:
 
 
 def local_optima(points: Points) -> list[tuple[Cuts, float]]:
-    """Improve one attribute at a time from each of several starts; return the cuts and their losses, best first.
-
-    The starts cut each attribute first alone, then use grids of equal shares with about 1.5 k to 4 k records to a cell.
-    A small problem also starts from grids of only some of the attributes.
-    """
+    """Improve one attribute at a time from each of several starts; return the cuts and their losses, best first."""
+    # The starts cut each attribute first alone, then use grids of equal shares with about 1.5 k to 4 k records to a
+    # cell. A small problem also starts from grids of only some of the attributes.
     whole, attributes = uncut(points), list(range(points.num_attributes))
     by_cost = {CellBounds.of(points, whole).cost(points): whole}
     starts: list[tuple[Cuts, list[int]]] = []
@@ -801,11 +793,9 @@ def descend(points: Points, start: Cuts, order: Sequence[int]) -> tuple[Cuts, fl
 
 
 def recut(points: Points, cuts: Cuts, attribute: int) -> IntArray:
-    """Return the best cuts of one attribute if those of the others are fixed.
-
-    Exact up to ``MAX_PROGRAM_STEPS`` steps. Beyond, it skips intervals that are longer than this allows and longer than
-    the longest present one, so the present cuts are always among those compared.
-    """
+    """Return the best cuts of one attribute if those of the others are fixed."""
+    # Exact up to MAX_PROGRAM_STEPS. Beyond, it skips intervals that are longer than this allows and longer than the
+    # longest present one, so the present cuts are always among those compared.
     label, num_labels = cell_of_points(points, cuts, without=attribute)
     num_pieces = points.num_pieces[attribute]
     longest = int(np.diff(np.append(cuts[attribute], num_pieces)).max())
@@ -837,12 +827,10 @@ def cut_program(
     reach: int,
     previous: IntArray,
 ) -> float:
-    """Dynamic program over the pieces of one attribute; returns the least cost.
-
-    ``best[end]`` is the least cost of the pieces before ``end``; the program fills ``previous[end]`` with the begin of
-    its last interval. An interval grows piece by piece; each point changes the size and extremes of its own label's
-    cell only. Suppressed records are counted and kept ones summed separately, so that a high price hides no width.
-    """
+    """Dynamic program over the pieces of one attribute; returns the least cost."""
+    # `best[end]` is the least cost of the pieces before `end`; `previous[end]` gets the begin of its last interval. An
+    # interval grows piece by piece; each point changes the size and extremes of its own label's cell only. Suppressed
+    # records are counted and kept ones summed separately, so that a high price hides no width.
     counts, lower, upper, factor, price = points
     num, num_factors = len(first) - 1, len(factor)
     best = np.full(num + 1, np.inf)
@@ -925,11 +913,9 @@ def _polished(points: Points, cuts: Cuts, loss: float, max_steps: int) -> tuple[
 
 
 def neighbour_bound(points: Points) -> float:
-    """Return a lower bound on the loss: for each record the narrowest box with k records, or suppression.
-
-    It uses a limited number of nearest neighbours, which lowers the bound; 0 if there are too many records even for k
-    neighbours of each.
-    """
+    """Return a lower bound on the loss: for each record the narrowest box with k records, or suppression."""
+    # It uses a limited number of nearest neighbours, which lowers the bound; 0 if there are too many records for k
+    # each.
     num = min(len(points), max(points.k, NUM_NEIGHBOURS))
     num = num if len(points) * num <= MAX_NEIGHBOURS else min(len(points), points.k)
     if len(points) * num > MAX_NEIGHBOURS:
@@ -1092,12 +1078,10 @@ class _Branching:
 def box_widths(
     label: IntArray, nearest: Nearest, points: PointArrays, k: int, least: FloatArray, max_steps: int
 ) -> int:
-    """Raise ``least``, the cost of a record of each point, to the narrowest box of its label with k records.
-
-    Returns the number of steps. A depth-first search adds one neighbour after another to a box, nearest first, and
-    leaves a branch once the box is no narrower than the best so far. A box that meets the earlier bound ends the
-    search. After ``max_steps`` for one point, the earlier bound stays.
-    """
+    """Raise ``least``, the cost of a record of each point, to the narrowest box of its label with k records."""
+    # Returns the number of steps. A depth-first search adds one neighbour after another to a box, nearest first, and
+    # leaves a branch once the box is no narrower than the best so far. A box that meets the earlier bound ends the
+    # search. After `max_steps` for one point, the earlier bound stays.
     neighbours, widths, beyond = nearest
     counts, lower, upper, factor, price = points
     total = 0

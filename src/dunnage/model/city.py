@@ -213,11 +213,9 @@ def _streamed(
     *,
     itself: bool = True,
 ) -> NDArray[np.int32] | None:
-    """Read a number for each pair, part by part, so that large files need little memory. Shape: -> pairs.
-
-    It is -1 from a stop to itself if the file need not have these pairs. A file with anything unusual gives None: read
-    as a whole, it is either right after all or refused with its lines.
-    """
+    """Read a number for each pair, part by part, so that large files need little memory. Shape: -> pairs."""
+    # It is -1 from a stop to itself if the file need not have these pairs. A file with anything unusual gives None:
+    # read as a whole, it is either right after all or refused with its lines.
     num, num_lines = len(stops), 0
     values = np.full(num * num, -1, dtype=np.int32)
     for batch in pair_batches(path, wanted, MAX_PAIRS_BYTES):
@@ -277,10 +275,7 @@ def by_first_pair(names: Sequence[str], codes: NDArray[Any]) -> tuple[tuple[str,
 
 
 def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.int32]:
-    """Read the travel time of each pair, rounded to whole seconds; pairs from a stop to itself are optional.
-
-    Shapes: -> (stops, stops).
-    """
+    """Read the seconds of travel of each pair; those from a stop to itself are optional. Shapes: -> (stops, stops)."""
     _refuse_many(path, stops, "travel times are", "Leave the file out, and give lat and lon of each stop.")
     streamed = _streamed(path, TIME_COLUMNS, stops, _seconds, itself=False)
     if streamed is not None and not (streamed[:: len(stops) + 1] > 0).any():

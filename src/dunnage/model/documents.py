@@ -99,10 +99,7 @@ def to_text(content: Mapping[str, Any] | BaseModel) -> str:
 
 
 def read(path: Path, model: type[M], *, what: str, remedy: str = "", max_bytes: int = MAX_BYTES) -> M:
-    """Read a document of limited size and a known format, with all problems in one :class:`InputError`.
-
-    ``what`` names the document ("a packing plan"); ``remedy`` says what to do if it cannot be used.
-    """
+    """Read a document of limited size and a known format, with all problems in one :class:`InputError`."""
     return check(load_json(path, what=what, remedy=remedy, max_bytes=max_bytes), model, path, what=what, remedy=remedy)
 
 
@@ -164,10 +161,7 @@ class Flaws(ValueError):
 def problems_of(
     error: ValidationError, model: type[BaseModel], where: str = "", *, public: bool = False
 ) -> Iterator[Problem]:
-    """Yield each problem of a document: its place, what is wrong, and what to do about it.
-
-    Messages may quote a ``public`` document, such as a policy.
-    """
+    """Yield the place, problem and remedy of each flaw of a document; messages may quote a ``public`` one."""
     for item in error.errors(include_url=False):
         owner, field, path = _place(model, [part for part in item["loc"] if isinstance(part, str | int)])
         place = ".".join(part for part in (where, *path) if part)

@@ -708,10 +708,7 @@ def _reach(arcs: list[tuple[int, int, Fraction]], num_vertices: int, *, backward
 
 
 def _common_unit(arcs: list[tuple[int, int, Fraction]], num_vertices: int) -> Fraction:
-    """Return how many units make a length of 1, so that no path has 2**62 units.
-
-    All lengths are whole numbers of units if that is possible; otherwise units are as fine as possible.
-    """
+    """Return how many units make a length of 1, all lengths being whole if possible, and no path of 2**62 units."""
     longest = max(length for _, _, length in arcs) * num_vertices
     unit = 1
     for denominator in {length.denominator for _, _, length in arcs}:
@@ -722,11 +719,9 @@ def _common_unit(arcs: list[tuple[int, int, Fraction]], num_vertices: int) -> Fr
 
 
 def _shortest_paths(incoming: list[tuple[IntArray, IntArray]], order: list[int], sources: IntArray) -> IntArray:
-    """Return the distance to each vertex (row) from some vertices (columns).
-
-    Bellman and Ford's relaxation with Yen's alternating sweeps: a sweep follows a path as long as it runs along the
-    order, so sweeps back and forth along a breadth-first order settle in a few rounds.
-    """
+    """Return the distance to each vertex (row) from some vertices (columns)."""
+    # Bellman and Ford's relaxation with Yen's alternating sweeps: a sweep follows a path as long as it runs along the
+    # order, so sweeps back and forth along a breadth-first order settle in a few rounds.
     near = np.full((len(order), len(sources)), _UNREACHED, dtype=np.int64)
     near[sources, np.arange(len(sources))] = 0
     while True:

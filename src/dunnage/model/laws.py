@@ -440,9 +440,7 @@ def count_noise_above(law: str, scale: Fraction, threshold: int) -> float:
 
 
 def count_noise_surplus(law: str, scale: Fraction, threshold: int) -> float:
-    """Return how many trips noise alone adds on average to a cell without trips, if noise below a threshold is dropped.
-
-    A cell with trips gains less: what it loses below the threshold counts against it.
-    """
+    """Return how many trips noise adds on average to a cell without trips if noise below a threshold is dropped."""
+    # A cell with trips gains less: what it loses below the threshold counts against it.
     ratio = math.exp(-1 / scale)
     return count_noise_above(law, scale, threshold) * (threshold + ratio / (1 - ratio))

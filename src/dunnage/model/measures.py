@@ -121,10 +121,8 @@ def label_distances(domain: CodedDomain, codes: IntArray) -> FloatArray:
 
 
 def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatArray:
-    """Return the largest distance between two labels of each set; in a directed graph the longer of two ways.
-
-    Distances are computed only where they are needed, some at a time: a domain may have many labels.
-    """
+    """Return the largest distance between two labels of each set; in a directed graph the longer of two ways."""
+    # Distances are computed only where they are needed, some at a time: a domain may have many labels.
     if isinstance(domain, Graph):
         # The longest path inside each set: for each vertex, the longest to another vertex of its set.
         widths = np.zeros(len(sizes))
@@ -195,11 +193,9 @@ def _equal_distances(table: _Occurrences) -> FloatArray:
 
 
 def _ordered_distances(table: _Occurrences) -> FloatArray:
-    """Earth mover's distance over ranks: sum over ranks of |F_class - F|, divided by ranks - 1.
-
-    F_class is constant between two values of the class, so each such run is one difference of prefix sums on
-    either side of where F crosses that constant.
-    """
+    """Earth mover's distance over ranks: sum over ranks of |F_class - F|, divided by ranks - 1."""
+    # F_class is constant between two values of the class, so each such run is one difference of prefix sums on either
+    # side of where F crosses that constant.
     num_ranks = len(table.whole)
     if num_ranks == 1:
         return np.zeros(int(table.classes.max()) + 1)

@@ -137,13 +137,10 @@ class Routes:
 
 
 def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
-    """Find the quickest route for each pair of stops of a city with zones and travel times or coordinates.
-
-    Waits are expected values: ``shuttle_wait_seconds`` for a shuttle, half the headway for a bus. At a tie, the first
-    mode in ``TRIP_MODES`` wins. If the city names modes of pairs and all are in ``TRIP_MODES``, each pair uses the
-    quickest route of its mode, if there is one. If nothing else connects a pair, a shuttle of the origin's zone drives
-    all the way (mode ``shuttle``).
-    """
+    """Find the quickest route for each pair of stops of a city with zones and travel times or coordinates."""
+    # Waits are expected values: half the headway for a bus. At a tie, the first mode in TRIP_MODES wins. If the city
+    # names modes of pairs and all are in TRIP_MODES, each pair uses the quickest route of its mode, if there is one. If
+    # nothing else connects a pair, a shuttle of the origin's zone drives all the way.
     setting = setting or RouteSetting()
     city = city.for_fleets()
     legs = city_legs(city, setting)
@@ -255,10 +252,7 @@ def shared_hub(times: NDArray[np.int32], hubs: IntArray) -> int:
 
 
 def _fed(driven: FloatArray, own: BoolArray, hubs: IntArray, setting: RouteSetting) -> FloatArray:
-    """Return how long a shuttle takes between stops and the hubs that it serves: the near ones, or the nearest.
-
-    Shapes: (stops, hubs) -> (stops, hubs).
-    """
+    """Return how long a shuttle takes between stops and the hubs it serves. Shapes: (stops, hubs) -> (stops, hubs)."""
     nearest = np.where(own, driven, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     limit = np.where(np.isfinite(nearest), np.maximum(setting.max_feeder_seconds, nearest), -1.0)
     fed = np.where(own & (driven <= limit), setting.shuttle_wait_seconds + driven, np.inf)

@@ -383,15 +383,9 @@ def _laplace_by_sign(noise: Noise, scale: Fraction, size: int) -> IntArray:
 
 
 def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: IntArray) -> IntArray:
-    """Sample for each group how many of its discrete Laplace numbers are at least ``threshold``.
-
-    The numbers themselves are not sampled: if one is at least a threshold of 1 or more, its excess is
-    :func:`geometric`, independent of everything else.
-
-    Runtime
-    -------
-    That of :func:`binomial_exp`, for the numbers at or above the threshold or those below it, whichever are fewer.
-    """
+    """Sample for each group how many of its discrete Laplace numbers are at least ``threshold``."""
+    # The numbers themselves are not sampled: if one is at least a threshold of 1 or more, its excess is `geometric`,
+    # independent of everything else.
     step, threshold = Fraction(1, _checked_scale(scale)), integer(threshold, "threshold", least=-MAX_BELOW)
     if threshold >= 1:
         return binomial_exp(noise, threshold * step, step, sizes)
@@ -400,12 +394,7 @@ def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: IntA
 
 
 def binomial_exp(noise: Noise, x: int | Fraction, y: int | Fraction, sizes: IntArray) -> IntArray:
-    """Sample for each group the number of successes in its trials of probability ``exp(-x) / (1 + exp(-y))``.
-
-    Runtime
-    -------
-    One or a few table lookups for each success, whatever the number of trials.
-    """
+    """Sample for each group the number of successes in its trials of probability ``exp(-x) / (1 + exp(-y))``."""
     chance = _Chance(nonnegative(x, "x"), nonnegative(y, "y"))
     if sizes.size and sizes.min() < 0:
         raise ParameterError("the size of a group must not be negative. Pass zero or more.")
@@ -497,12 +486,7 @@ def _gap_digit_table(chance: _Chance, level: int, layout: _Layout) -> _LawTable:
 
 
 def binomial(noise: Noise, n: int, p: int | Fraction, size: int) -> IntArray:
-    """Sample ``size`` numbers of successes in ``n`` trials of probability ``p``.
-
-    Runtime
-    -------
-    One table lookup for every 1024 trials.
-    """
+    """Sample ``size`` numbers of successes in ``n`` trials of probability ``p``: one lookup for every 1024 trials."""
     n, p = integer(n, "n"), probability(p, "p")
     if n == 0 or p in (0, 1):
         return np.full(integer(size, "size"), n if p == 1 else 0, dtype=np.int64)
@@ -546,10 +530,7 @@ def _ratio(p: Fraction) -> Callable[[int], Interval]:
 
 
 def exponential_choice(noise: Noise, scores: Sequence[int | Fraction], size: int) -> IntArray:
-    """Sample ``size`` indices ``i`` with probability proportional to ``exp(scores[i])``.
-
-    Each call builds a new table: scores may be private, so they are not kept.
-    """
+    """Sample ``size`` indices ``i`` with probability proportional to ``exp(scores[i])``."""
     law = choice_cumulative(scores)
     if len(scores) == 1:
         return np.zeros(integer(size, "size"), dtype=np.int64)
@@ -558,12 +539,7 @@ def exponential_choice(noise: Noise, scores: Sequence[int | Fraction], size: int
 
 
 def packed_bits(noise: Noise, x: int | Fraction, num_bits: int, size: int) -> NDArray[np.uint8]:
-    """Sample ``size`` rows of ``num_bits`` bits, each 1 with probability ``1 / (1 + exp(x))``, eight to a byte.
-
-    Runtime
-    -------
-    One table lookup for every eight bits.
-    """
+    """Sample ``size`` rows of ``num_bits`` bits, each 1 with probability ``1 / (1 + exp(x))``, eight to a byte."""
     x, num_bits, size = rational(x, "x"), integer(num_bits, "num_bits", least=1), integer(size, "size")
     table, num_bytes = _packed_bits_table(x, _LAYOUT), ceil_divide(num_bits, 8)
     flat = np.empty(size * num_bytes, dtype=np.uint8)

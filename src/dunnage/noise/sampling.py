@@ -88,10 +88,8 @@ def smallest_k(beta: Exact, delta: Exact) -> int:
 
 
 def published_choice_delta(k: int, beta: Exact, epsilon_choice: Exact) -> Fraction:
-    """Return the delta that holds if classes are chosen on the released sample, with scores between 0 and epsilon'.
-
-    Such a choice can raise the odds of a class that reveals too much by a factor of up to e^(2 epsilon').
-    """
+    """Return the delta that holds if classes are chosen on the released sample, with scores between 0 and epsilon'."""
+    # Such a choice can raise the odds of a class that reveals too much by a factor of up to e^(2 epsilon').
     rate, growth = _checked_beta(beta), _exp_above(2 * _checked_rest(epsilon_choice))
     revealing = min(Fraction(1), sampling_delta(k, rate) / rate)  # given that the record in question is sampled
     return _rounded(_decimal(rate * growth * revealing / (1 + (growth - 1) * revealing), _UP))
@@ -99,11 +97,9 @@ def published_choice_delta(k: int, beta: Exact, epsilon_choice: Exact) -> Fracti
 
 @lru_cache(maxsize=256)
 def _largest_tail(first: int, beta: Fraction, rest: Fraction | None) -> Fraction:
-    """Return the largest tail over all thresholds from ``first`` on.
-
-    Among all n with the same smallest count above gamma n, the largest n has the largest tail, so one n for each
-    threshold is enough.
-    """
+    """Return the largest tail over all thresholds from ``first`` on."""
+    # Among all n with the same smallest count above gamma n, the largest n has the largest tail: one n per threshold is
+    # enough.
     tails = _Tails(beta, rest)
     threshold, mass = first, tails.mass(first)
     largest = tails.tail(threshold, mass)

@@ -41,7 +41,7 @@ from dunnage.kernels.bins.covering import (
     list_patterns,
     without_surplus,
 )
-from dunnage.kernels.bins.first_fit import OPEN_BINS, TypePacking, fit_types, too_many_types
+from dunnage.kernels.bins.first_fit import OPEN_BINS, TypePacking, fit_types, too_many_types, use_cheaper_kinds
 from dunnage.kernels.bins.scalar import (
     PRICE_SCALE,
     Pricing,
@@ -69,10 +69,8 @@ _FILL_SECONDS = 0.5
 
 
 class FleetPacking(NamedTuple):
-    """Bins as patterns over the sizes (which may take more than there is), the kind of each, and a bound."""
-
-    patterns: IntArray
-    kinds: IntArray
+    patterns: IntArray  # bins over the sizes; together they may take more than there is
+    kinds: IntArray  # of each
     bound: int
 
 
@@ -256,11 +254,9 @@ def mix_classes(
 
 @kernel
 def _anneal(state: Any, problem: Any, first: int, last: int, steps: int) -> None:
-    """Move and swap items between bins, and accept a worse state now and then; some of all steps.
-
-    The variance of n items of m without replacement is n (m - n) / m times that of the class, so one item more or less
-    changes it by (m - 2 n - 1) / m or -(m - 2 n + 1) / m.
-    """
+    """Move and swap items between bins, and accept a worse state now and then; some of all steps."""
+    # The variance of n items of m without replacement is n (m - n) / m times that of the class: one item more or less
+    # changes it by (m - 2 n - 1) / m or -(m - 2 n + 1) / m.
     counts, best, load, variance, cost, totals, words = state
     mean, spread, sizes, caps, room = problem
     bins, kinds = counts.shape
@@ -279,13 +275,8 @@ def _anneal(state: Any, problem: Any, first: int, last: int, steps: int) -> None
         totals[0] = cost.sum()
         totals[1] = totals[0]
     total, least = totals[0], totals[1]
-    pair, new_load, new_variance, new_cost = (
-        np.zeros(2, np.int64),
-        np.zeros((2, resources)),
-        np.zeros((2, resources)),
-        np.zeros(2),
-    )
-    draw = np.zeros(5)
+    pair, new_cost, draw = np.zeros(2, np.int64), np.zeros(2), np.zeros(5)
+    new_load, new_variance = np.zeros((2, resources)), np.zeros((2, resources))
     for step in range(first, last):
         for i in range(5):  # xorshift
             word ^= word << np.uint64(13)
@@ -357,14 +348,11 @@ _SECONDS_PER_ITEM = 5e-6  # of the quickest packing, which is not worth while fo
 
 @dataclass(frozen=True, kw_only=True)
 class BinKind:
-    """A kind of bin: its capacity for each resource, its cost, the number of bins (None: any number).
+    """A kind of bin; a :class:`ChancePacker` takes only whole costs, :func:`pack_vectors` also fractions."""
 
-    A :class:`ChancePacker` takes only whole costs; :func:`pack_vectors` also takes fractions.
-    """
-
-    capacity: tuple[int, ...]
+    capacity: tuple[int, ...]  # for each resource
     cost: int | Fraction = 1
-    count: int | None = None
+    count: int | None = None  # None: any number
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -486,8 +474,13 @@ class ChancePacker:
         search = _PlanSearch(Deadline.after(seconds), progress)
         self._limit(search.deadline)
         search.offer(self.greedy() if start is None else self.planned(*start))
-        bound = self._members_bound(search.deadline.part(1 / 4, most=BOUND_SECONDS)) if aim is None else aim
-        search.raise_bound(bound)
+        if aim is None:  # bound the cost by the smallest possible sizes of the items, each resource separately
+            parts = []
+            for own in self.members:
+                tables = [self.classes[number].smallest(self.classes[number].count) for number in own.tolist()]
+                parts.append(np.concatenate([np.diff(table, axis=0) for table in tables]).astype(np.int64))
+            aim = bound_cost(parts, self.kinds, self.costs, search.deadline.part(1 / 4, most=BOUND_SECONDS))
+        search.raise_bound(aim)
         if search.done:
             return self._answer(search)
         # How many items of mean size the largest bin takes.
@@ -552,10 +545,7 @@ class ChancePacker:
             search.offer(self.planned(*without_surplus(patterns, packing.kinds, self.demand)))
 
     def _apart(self, search: _PlanSearch) -> None:
-        """Solve each group separately, with an equal part of the risk; limited bins that one leaves go to the next.
-
-        If time is up, the other groups keep the bins that they have, unless the number of bins is limited.
-        """
+        """Solve each group separately, with an equal part of the risk; limited bins that one leaves go to the next."""
         kinds, plans, before = list(self.kinds), [], search.plan
         unlimited = all(kind.count is None for kind in kinds)
         for number, own in enumerate(self.members):
@@ -593,13 +583,10 @@ class ChancePacker:
         return None if search.plan is None else replace(search.plan, bound=min(search.bound, search.plan.cost))
 
     def greedy(self, generator: np.random.Generator | None = None, resource: int | None = None) -> ClassPacking | None:
-        """Put items one after another, largest first, into the first bin where everything still certainly fits.
-
-        The largest item is that with the largest share of a bin in any resource, or in one, or of all together (-1).
-
-        New bins are of the kind with the least cost for its capacity; then each is exchanged for the cheapest kind that
-        still takes its items. With a generator, sizes and values of kinds vary a little.
-        """
+        """Put items, largest share of a bin first, into the first bin where everything still certainly fits."""
+        # The share is the largest of any resource, or that of one, or of all together (-1). New bins are of the kind
+        # with the least cost for its capacity; then each is exchanged for the cheapest kind that still takes its items.
+        # With a generator, sizes and values of kinds vary a little.
         largest = self.worst
         capacities = np.array([kind.capacity for kind in self.kinds], dtype=np.int64)
         scale = np.maximum(capacities.max(axis=0), 1).astype(np.float64)
@@ -651,18 +638,11 @@ class ChancePacker:
                 contents.append({class_: into})
                 kinds.append(kind)
                 number -= into
-        by_cost = np.argsort(self.costs, kind="stable").tolist()
+        loads = capacities[kinds] - rooms[: len(kinds)]
+        use_cheaper_kinds(kinds, loads, capacities, self.costs, [kind.count for kind in self.kinds])
         counts = np.zeros((len(kinds), len(largest)), dtype=np.int64)
-        for bin_, kind in enumerate(kinds):
-            for other in by_cost:
-                if self.costs[other] >= self.costs[kind]:
-                    break
-                if left[other] > 0 and (capacities[kind] - rooms[bin_] <= capacities[other]).all():
-                    left[other] -= 1
-                    left[kind] += 1
-                    kinds[bin_] = other
-                    break
-            for class_, number in contents[bin_].items():
+        for bin_, content in enumerate(contents):
+            for class_, number in content.items():
                 counts[bin_, class_] = number
         return self.planned(counts, np.array(kinds, dtype=np.int64))
 
@@ -689,22 +669,11 @@ class ChancePacker:
         patterns = np.array(list(met.values()), dtype=np.int64)
         limits = {kind: bins.count for kind, bins in enumerate(self.kinds) if bins.count is not None}
         table = CoverTable(csr(patterns), self.demand, np.array(self.costs, dtype=np.float64)[kinds], kinds, limits)
-        answer = solve_program(
-            table,
-            at_most=None if search.plan is None else search.plan.cost - math.gcd(*self.costs),
-            seconds=seconds,
-        )
+        goal = None if search.plan is None else search.plan.cost - math.gcd(*self.costs)
+        answer = solve_program(table, at_most=goal, seconds=seconds)
         if answer.values is not None:
             rows = np.repeat(np.arange(len(kinds)), answer.values)
             search.offer(self.planned(*without_surplus(patterns[rows], kinds[rows], self.demand)))
-
-    def _members_bound(self, deadline: Deadline) -> int:
-        """Bound the cost by packing the smallest possible sizes of the items, each resource separately."""
-        parts = []
-        for own in self.members:
-            tables = [self.classes[number].smallest(self.classes[number].count) for number in own.tolist()]
-            parts.append(np.concatenate([np.diff(table, axis=0) for table in tables]).astype(np.int64))
-        return bound_cost(parts, self.kinds, self.costs, deadline)
 
     def _listings(
         self, search: _PlanSearch, most_work: int, *, step: int, upward: bool, least: int = 0
@@ -765,19 +734,13 @@ class ChancePacker:
         return np.cumsum(np.sort(sizes))
 
     def _program(self, listings: Sequence[PatternList]) -> CoverProgram:
-        choices = [
-            KindPatterns(listing, cost, kind.count)
-            for listing, cost, kind in zip(listings, self.costs, self.kinds, strict=True)
-        ]
-        return CoverProgram(self.demand, choices)
+        every = zip(listings, self.costs, self.kinds, strict=True)
+        return CoverProgram(self.demand, [KindPatterns(listing, cost, kind.count) for listing, cost, kind in every])
 
     def _cover(
         self, search: _PlanSearch, safe: Sequence[PatternList] | None, hopeful: Sequence[PatternList] | None
     ) -> bool:
-        """Solve the sufficient program over safe risks and the necessary one over hopeful risks.
-
-        Returns whether a plan may exist.
-        """
+        """Solve the program over safe risks and that over hopeful ones; return whether a plan may exist."""
         if hopeful is not None and not search.done and not self._necessary(search, self._program(hopeful)):
             return False
         if safe is not None:
@@ -802,10 +765,7 @@ class ChancePacker:
         return True
 
     def _necessary(self, search: _PlanSearch, program: CoverProgram) -> bool:
-        """Raise the bound by the necessary program; return whether a plan may exist.
-
-        If its cover is not a plan, the risks that were only rounded down are computed, and it is solved again.
-        """
+        """Raise the bound by the necessary program; return whether a plan may exist."""
         risk = program.risk.copy()
         deadline = search.deadline.part(1 / 2)
         for _ in range(MAX_REFINEMENTS):

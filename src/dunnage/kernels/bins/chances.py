@@ -18,12 +18,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.errors import ParameterError
 from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.model.domains import decimal_scale
 
@@ -56,8 +55,6 @@ class SumLaw:
 def draw_sums(members: IntArray, most: int, deadline: Deadline = NEVER) -> list[SumLaw] | None:
     """Return the sums of 0, 1, ... ``most`` members sampled without replacement; None if too many or time is up."""
     members = np.asarray(members, dtype=np.int64)
-    if most > len(members):
-        raise ParameterError(f"a class of {len(members)} members does not have {most} items. Take fewer.")
     values, copies = np.unique(members, axis=0, return_counts=True)
     if len(values) == 1:
         return [SumLaw.certain(values[0] * number) for number in range(most + 1)]
@@ -109,11 +106,9 @@ def _distinct(lines: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _dense_sums(members: IntArray, most: int, countable: bool) -> list[SumLaw]:
-    """Count subsets by number and sum over the whole range; counts stay exact in a double up to 2**53.
-
-    Counts that exceed a double are replaced by shares: among the subsets of the members so far, the share of those with
-    the newest member is their size over the number of members.
-    """
+    """Count subsets by number and sum over the whole range; counts stay exact in a double up to 2**53."""
+    # Counts that exceed a double are replaced by shares: among the subsets of the members so far, the share of those
+    # with the newest member is their size over the number of members.
     low, size = int(members.min()), len(members)
     width = most * int(members.max() - low) + 1
     ways = np.zeros((most + 1, width))
@@ -133,11 +128,7 @@ def _dense_sums(members: IntArray, most: int, countable: bool) -> list[SumLaw]:
 
 
 def fit_chance(parts: Sequence[SumLaw], capacity: IntArray, deadline: Deadline = NEVER) -> float | None:
-    """Return the probability that a sum of independent parts is at most the capacity in every resource.
-
-    None if there are too many combinations or time is up. With one resource, the last part is searched instead of
-    combined.
-    """
+    """Return the probability that a sum of independent parts is at most the capacity; None if it takes too long."""
     if not parts:
         return 1.0
     ordered = sorted(parts, key=lambda part: len(part.values))
@@ -185,24 +176,6 @@ def _within(left: SumLaw, right: SumLaw, capacity: IntArray) -> SumLaw:
     return SumLaw(different, np.bincount(where, weights=chances[fits], minlength=len(different)).astype(np.float64))
 
 
-class ClassSizes(Protocol):
-    count: int
-
-    def draws(
-        self, most: int, resource: int | None, step: int, upward: bool, deadline: Deadline = NEVER
-    ) -> list[SumLaw] | None:
-        """Return the sums of 0 to ``most`` items, of all resources or of one, in steps rounded up or down."""
-
-    def largest(self, most: int) -> IntArray:
-        """Return the largest sum of 0 to ``most`` items, by resource."""
-
-    def smallest(self, most: int) -> IntArray:
-        """Return the smallest sum of 0 to ``most`` items, by resource."""
-
-    def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance (over count - 1) of an item, by resource."""
-
-
 class Members:
     """A class with known members, but without knowing which item is which."""
 
@@ -213,10 +186,12 @@ class Members:
     def draws(
         self, most: int, resource: int | None, step: int, upward: bool, deadline: Deadline = NEVER
     ) -> list[SumLaw] | None:
+        """Return the sums of 0 to ``most`` items, of all resources or of one, in steps rounded up or down."""
         values = self.values if resource is None else self.values[:, resource : resource + 1]
-        return draw_sums(-(-values // step) if upward else values // step, most, deadline)
+        return draw_sums(_grid(values, step, upward), most, deadline)
 
     def largest(self, most: int) -> IntArray:
+        """Return the largest sum of 0 to ``most`` items, by resource."""
         ordered = -np.sort(-self.values, axis=0)[:most]
         return np.concatenate([np.zeros((1, self.resources), dtype=np.int64), np.cumsum(ordered, axis=0)])
 
@@ -224,14 +199,12 @@ class Members:
         return -Members(-self.values).largest(most)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance (over count - 1) of an item, by resource."""
         return self.values.mean(axis=0), self.values.var(axis=0) * self.count / max(self.count - 1, 1)
 
 
 class Between:
-    """A class with known ends only: one item is at each end, the rest uniformly between (an assumption).
-
-    Independent uniform items would not be safe, because one of the items is known to be the heaviest.
-    """
+    """A class with known ends only: one item is at each end, the rest uniformly between (an assumption)."""
 
     def __init__(self, lower: IntArray, upper: IntArray, count: int) -> None:
         self.lower, self.upper = np.asarray(lower, dtype=np.int64), np.asarray(upper, dtype=np.int64)
@@ -251,27 +224,24 @@ class Between:
         edges = (np.append(cells - 1, last) if upward else np.append(cells, last + 1)) * step
         between = np.asarray(np.diff(np.clip(edges, low, high)) / (high - low))
         sums: list[SumLaw] = []
+        width = last - first
         for number in range(most + 1):
             if deadline.late:
                 return None
-            sums.append(self._sum(number, first, last, between))
+            # Mix over whether the item at each end is among these items.
+            total = np.zeros(number * width + 1)
+            for at_low, at_high in itertools.product((0, 1), repeat=2):
+                rest = number - at_low - at_high
+                ways = math.comb(self.count - 2, rest) if 0 <= rest <= self.count - 2 else 0
+                if ways:
+                    law = np.ones(1)
+                    for _ in range(rest):
+                        law = np.convolve(law, between)
+                    share = ways / math.comb(self.count, number)
+                    total[at_high * width : at_high * width + len(law)] += share * law
+            places = np.flatnonzero(total)
+            sums.append(SumLaw((places + number * first).reshape(-1, 1), total[places]))
         return sums
-
-    def _sum(self, number: int, first: int, last: int, between: FloatArray) -> SumLaw:
-        """Mix over whether the item at each end is among the ``number`` items."""
-        width = last - first
-        total = np.zeros(number * width + 1)
-        for low, high in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            rest = number - low - high
-            ways = math.comb(self.count - 2, rest) if 0 <= rest <= self.count - 2 else 0
-            if ways:
-                law = np.ones(1)
-                for _ in range(rest):
-                    law = np.convolve(law, between)
-                share = ways / math.comb(self.count, number)
-                total[high * width : high * width + len(law)] += share * law
-        cells = np.flatnonzero(total)
-        return SumLaw((cells + number * first).reshape(-1, 1), total[cells])
 
     def largest(self, most: int) -> IntArray:
         """Return the largest sums: all at the upper end, except the item at the lower end if it is among them."""
@@ -289,6 +259,9 @@ class Between:
         at_ends = min(2, self.count) / self.count
         variance = half**2 * (at_ends + (1 - at_ends) / 3)
         return (self.lower + self.upper) / 2.0, variance * self.count / max(self.count - 1, 1)
+
+
+ClassSizes = Members | Between
 
 
 def _grid(values: IntArray, step: int, upward: bool) -> IntArray:
@@ -319,10 +292,7 @@ def _pairs(pattern: Sequence[int] | IntArray) -> tuple[tuple[int, int], ...]:
 
 
 class Chances:
-    """Probabilities that patterns fit into a bin, for fixed classes and one capacity; each computed once.
-
-    After the deadline nothing new is computed: a pattern that does not certainly fit has a probability from 0 to 1.
-    """
+    """Probabilities that patterns fit into a bin, each computed once, and from 0 to 1 if time is up."""
 
     def __init__(
         self, classes: Sequence[ClassSizes], capacity: IntArray, worst: Sequence[IntArray] | None = None
@@ -335,20 +305,15 @@ class Chances:
         self._draws: dict[tuple[Any, ...], SumLaw | None] = {}
 
     def surely(self, pattern: Sequence[int] | IntArray) -> bool:
-        return self._surely(_pairs(pattern))
-
-    def _surely(self, used: tuple[tuple[int, int], ...]) -> bool:
-        total = sum((self.worst[kind][number] for kind, number in used), 0 * self.capacity)
+        total = sum((self.worst[kind][number] for kind, number in _pairs(pattern)), 0 * self.capacity)
         return bool((total <= self.capacity).all())
 
     def fits(self, pattern: Sequence[int] | IntArray) -> tuple[float, float]:
-        """Return bounds on the probability that a pattern fits; they are equal if it is exact.
-
-        The lower one is 1 only if every choice fits, because a probability rounded to 1 is not certain.
-        """
+        """Return bounds on the probability that a pattern fits; they are equal if it is exact."""
+        # The lower one is 1 only if every choice fits, because a probability rounded to 1 is not certain.
         used = _pairs(pattern)
         if used not in self._bounds_of:
-            if self._surely(used):
+            if self.surely(pattern):
                 self._bounds_of[used] = 1.0, 1.0
                 return 1.0, 1.0
             if self.deadline.late:
@@ -442,11 +407,9 @@ def fits_by_permutation(
     permutations: int,  # how many to try
     seed: int,  # equal seeds give equal permutations
 ) -> Iterator[BoolArray]:
-    """Try a plan on random permutations inside classes, some thousands at a time.
-
-    Decimals are added up as whole numbers, so that a load equal to the capacity fits.
-    """
-    # Values (row, resource) and capacities (bin, resource), scaled to whole numbers if they are decimals
+    """Try a plan on random permutations inside classes, some thousands at a time."""
+    # Values (row, resource) and capacities (bin, resource), as whole numbers if they are decimals, so that a load equal
+    # to the capacity fits
     loads = np.array(values, dtype=np.float64).reshape(len(class_of_row), -1)
     lines = np.asarray(capacities, dtype=np.float64).reshape(-1, loads.shape[1])
     num_bins = max(int(bin_of_row.max()) + 1, len(lines))

@@ -14,6 +14,7 @@ Gilmore, Gomory 1961 (column generation); Farley 1990 (bound from any prices).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -182,10 +183,8 @@ class _PatternRoom(NamedTuple):
 def _walk(
     flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _PatternRoom, place: IntArray, work: float
 ) -> tuple[int, float]:
-    """Walk on through all patterns, class by class; return 0 (or why it paused or gave up) and the work so far.
-
-    ``place`` has the depth, the number of patterns and that of their pairs; a paused walk goes on from there.
-    """
+    """Walk on through all patterns, class by class; return 0 (or why it paused or gave up) and the work so far."""
+    # `place` has the depth, the number of patterns and that of their pairs; a paused walk goes on from there.
     caps, first, starts, values, chances, largest = flat
     cells, points, odds, size, total, kind, number = stack
     most_risk, least, slack, most_work, piece = limits
@@ -338,12 +337,7 @@ class KindPatterns:
 
 
 class Cover(NamedTuple):
-    """Bins that cover every class exactly, and a lower bound on the cost of any cover.
-
-    ``kinds``, ``rows`` and ``patterns`` have one line per bin; they are empty if there is no cover yet. ``rows`` are
-    the listed patterns, ``patterns`` the same without items that are covered twice. ``bound`` is None if no cover
-    exists.
-    """
+    """Bins that cover every class exactly, one line each (none if there is no cover yet), and a bound on the cost."""
 
     kinds: IntArray
     rows: IntArray
@@ -397,21 +391,10 @@ class CoverProgram:
         bound = max(known_bound, self._rounded_up(search.bound))
         if bound >= at_most:
             return self._nothing(int(at_most))
-        return self._whole(search, bound, at_most, stop)
-
-    def _nothing(self, bound: int | None) -> Cover:
-        empty = np.zeros((0, len(self.demand)), dtype=np.int64)
-        return Cover(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), empty, None, bound)
-
-    def _rounded_up(self, value: float) -> int:
-        return max(0, math.ceil(value / self.step - MARGIN)) * self.step
-
-    def _whole(self, search: _Relaxed, bound: int, at_most: float, deadline: Deadline) -> Cover:
-        """Solve the integer program: first over the patterns that the relaxation favours, then over all that matter."""
-        best = self._nothing(bound)
-        limit = at_most
+        # The integer program: first over the patterns that the relaxation favours, then over all that matter.
+        best, limit = self._nothing(bound), at_most
         for share, most in ((0.25, len(self.demand) * 6 + 200), (1.0, MAX_PROGRAM_COLUMNS)):
-            seconds = deadline.left * share
+            seconds = stop.left * share
             if seconds <= 0 or (best.cost is not None and best.cost <= bound):
                 break
             # In a cover below the limit, no pattern has a reduced cost above what is left to save.
@@ -419,7 +402,7 @@ class CoverProgram:
             order = np.argsort(search.reduced, kind="stable")[:most]
             rows = search.rows[order[search.reduced[order] <= spare]]
             complete = len(rows) == int((search.reduced <= spare).sum())
-            table = self.table(rows, search.use, search.budget)
+            table = self.table(rows, use, budget)
             answer = solve_program(table, at_most=limit - self.step if math.isfinite(limit) else None, seconds=seconds)
             if complete and answer.impossible and not math.isfinite(limit):
                 return self._nothing(None)  # nothing covers at all
@@ -435,6 +418,13 @@ class CoverProgram:
                 limit = min(limit, best.cost or math.inf)
             bound = max(bound, min(proved, int(limit) if math.isfinite(limit) else proved))
         return best._replace(bound=bound)
+
+    def _nothing(self, bound: int | None) -> Cover:
+        empty = np.zeros((0, len(self.demand)), dtype=np.int64)
+        return Cover(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), empty, None, bound)
+
+    def _rounded_up(self, value: float) -> int:
+        return max(0, math.ceil(value / self.step - MARGIN)) * self.step
 
 
 def without_surplus(patterns: IntArray, names: IntArray, demand: IntArray) -> tuple[IntArray, IntArray]:
@@ -462,7 +452,12 @@ class _Relaxed:
         """Solve the relaxation; return whether the bound holds for all patterns."""
         program, rows = self.program, self.rows
         matrix = program.matrix[rows]
-        inside = self._first(matrix)
+        inside = np.arange(len(rows))
+        if len(rows) > _FIRST_COLUMNS:  # too many to begin with all: for each class those that take most of it
+            columns, first = matrix.tocsc(), []
+            for start, end in itertools.pairwise(columns.indptr.tolist()):
+                first.append(columns.indices[start:end][np.argsort(-columns.data[start:end], kind="stable")[:3]])
+            inside = np.unique(np.concatenate(first)).astype(np.int64)
         while True:
             seconds = deadline.left
             if not seconds:
@@ -487,15 +482,3 @@ class _Relaxed:
                 return True
             worst = fresh[np.argsort(self.reduced[fresh], kind="stable")[:NEW_COLUMNS]]
             inside = np.concatenate([inside, worst])
-
-    def _first(self, matrix: Any) -> IntArray:
-        """Choose the first patterns: all if they are few, else for each class those that take most of it."""
-        if len(self.rows) <= _FIRST_COLUMNS:
-            return np.arange(len(self.rows))
-        columns = matrix.tocsc()
-        first = []
-        for kind in range(matrix.shape[1]):
-            lines = columns.indices[columns.indptr[kind] : columns.indptr[kind + 1]]
-            taken = columns.data[columns.indptr[kind] : columns.indptr[kind + 1]]
-            first.append(lines[np.argsort(-taken, kind="stable")[:3]])
-        return np.unique(np.concatenate(first)).astype(np.int64)

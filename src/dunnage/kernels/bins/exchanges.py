@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.arrays import FloatArray, IntArray
 
 
 def shares(laws: Sequence[FloatArray]) -> FloatArray:
@@ -108,7 +108,7 @@ def _with_and_without(laws: FloatArray) -> tuple[FloatArray, FloatArray]:
 def settled(state: Exchanges, budget: float, accepted: Callable[[IntArray], bool], deadline: float) -> bool:
     """Move and exchange rows, best first, until the bins are accepted; a change may not be reversed for a while."""
     num = len(state.bin_of_row)
-    barred = np.zeros((state.num_bins, num), dtype=np.int64)
+    until = np.zeros((state.num_bins, num), dtype=np.int64)  # the turn up to which a row may not go back to a bin
     least, stalled, turn = math.inf, 0, 0
     while stalled < 30 + num // 2 and time.monotonic() < deadline:
         if state.cost <= budget:
@@ -117,29 +117,23 @@ def settled(state: Exchanges, budget: float, accepted: Callable[[IntArray], bool
             budget = state.cost * 0.99  # the coarse chance was too high
         least, stalled = (state.cost, 0) if state.cost < least - 1e-9 else (least, stalled + 1)
         turn += 1
-        changes = _best_change(state, barred >= turn, state.cost - least)
-        if changes is None:
+        # The best move or exchange that is not barred, or that beats everything before
+        own, shut, needed = state.bin_of_row, until >= turn, state.cost - least + 1e-9
+        moves, swaps = state.gains_of_moves(), state.gains_of_swaps()
+        back = shut[own]  # whether the column's row may not go to the bin of the line's
+        moves[shut & (moves <= needed)] = -np.inf
+        swaps[(back | back.T) & (swaps <= needed)] = -np.inf
+        move, swap = np.unravel_index(moves.argmax(), moves.shape), np.unravel_index(swaps.argmax(), swaps.shape)
+        if max(moves[move], swaps[swap]) == -np.inf:
             return False
+        one, other = int(swap[0]), int(swap[1])
+        changes = {one: int(own[other]), other: int(own[one])}
+        if moves[move] >= swaps[swap]:
+            changes = {int(move[1]): int(move[0])}
         for row in changes:
-            barred[state.bin_of_row[row], row] = turn + 7 + num // 20
+            until[own[row], row] = turn + 7 + num // 20
         state.move(changes)
     return False
-
-
-def _best_change(state: Exchanges, barred: BoolArray, needed: float) -> dict[int, int] | None:
-    """Return the best move or exchange that is not barred, or that beats everything before."""
-    own = state.bin_of_row
-    moves, swaps = state.gains_of_moves(), state.gains_of_swaps()
-    back = barred[own]  # whether the column's row may not go to the bin of the line's
-    moves[barred & (moves <= needed + 1e-9)] = -np.inf
-    swaps[(back | back.T) & (swaps <= needed + 1e-9)] = -np.inf
-    best_move, best_swap = np.unravel_index(moves.argmax(), moves.shape), np.unravel_index(swaps.argmax(), swaps.shape)
-    if max(moves[best_move], swaps[best_swap]) == -np.inf:
-        return None
-    if moves[best_move] >= swaps[best_swap]:
-        return {int(best_move[1]): int(best_move[0])}
-    one, other = int(best_swap[0]), int(best_swap[1])
-    return {one: int(own[other]), other: int(own[one])}
 
 
 def without_bin(laws: list[FloatArray], group: IntArray, bin_of_row: IntArray, gone: int) -> Exchanges | None:

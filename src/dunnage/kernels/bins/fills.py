@@ -21,7 +21,6 @@ Hoogervorst et al. 2019 (the setting); Geyer 1991 (chains that change places).
 from __future__ import annotations
 
 import bisect
-import functools
 import itertools
 import math
 import time
@@ -50,10 +49,10 @@ MAX_CROSSINGS = 100_000
 
 
 class Sort(NamedTuple):
-    """Bins that take the same numbers of the same classes and have the same room for them; None: room for anything."""
+    """Bins that take the same numbers of the same classes and have the same room for them."""
 
     needs: tuple[tuple[int, int], ...]
-    room: Amounts | None
+    room: Amounts | None  # None: for anything
     bins: tuple[int, ...]
 
 
@@ -91,10 +90,8 @@ def extremes(class_of: IntArray, sizes: IntArray, counts: IntArray) -> tuple[Int
     """Return the smallest and the largest possible load of each bin in each resource. Shapes: bins x resources."""
     least = np.zeros((len(counts), sizes.shape[1]), dtype=np.int64)
     most = least.copy()
-    own = np.split(
-        np.argsort(class_of, kind="stable"), np.cumsum(np.bincount(class_of, minlength=counts.shape[1]))[:-1]
-    )
-    for class_, items in enumerate(own):
+    ends = np.cumsum(np.bincount(class_of, minlength=counts.shape[1]))
+    for class_, items in enumerate(np.split(np.argsort(class_of, kind="stable"), ends[:-1])):
         low, high = _partial_sums(sizes[items])
         bins = np.flatnonzero(counts[:, class_])
         least[bins] += low[counts[bins, class_]]
@@ -104,12 +101,9 @@ def extremes(class_of: IntArray, sizes: IntArray, counts: IntArray) -> tuple[Int
 
 def _partial_sums(sizes: IntArray) -> tuple[IntArray, IntArray]:
     """Return for 0, 1, ... items their smallest and largest possible sum in each resource."""
-    ranked = np.sort(sizes, axis=0)
-    nothing = np.zeros((1, sizes.shape[1]), dtype=np.int64)
-    return (
-        np.concatenate([nothing, np.cumsum(ranked, axis=0)]),
-        np.concatenate([nothing, np.cumsum(ranked[::-1], axis=0)]),
-    )
+    ranked, sums = np.sort(sizes, axis=0), np.zeros((2, len(sizes) + 1, sizes.shape[1]), dtype=np.int64)
+    sums[0, 1:], sums[1, 1:] = np.cumsum(ranked, axis=0), np.cumsum(ranked[::-1], axis=0)
+    return sums[0], sums[1]
 
 
 def split(
@@ -158,13 +152,10 @@ _END: dict[State, int] = {(): 1}
 
 @dataclass(eq=False)
 class _Layer:
-    """The options for one item in each state, and how standings change by it.
-
-    ``ahead`` has the number of ways to continue from each state that leads to the end.
-    """
+    """The options for one item in each state, and how standings change by it."""
 
     options: dict[State, list[Option]] = field(default_factory=dict)
-    ahead: dict[State, int] = field(default_factory=dict)
+    ahead: dict[State, int] = field(default_factory=dict)  # ways to continue from each state that leads to the end
     taking: dict[int, int] = field(default_factory=dict)
     waiting: dict[int, int] = field(default_factory=dict)
 
@@ -222,10 +213,9 @@ class Sweep:
             standing = self._standings[number]
             if standing.num_placed < self._due[standing.sort][rank] and (not blocked or blocked == [number]):
                 if number not in layer.taking:
-                    item = self.items[at]
                     room = standing.room
                     if room is not None:
-                        room = tuple(r - s for r, s in zip(room, self._sizes[item].tolist(), strict=True))
+                        room = tuple(r - s for r, s in zip(room, self._sizes[self.items[at]].tolist(), strict=True))
                     layer.taking[number] = self._settled(at, _Standing(standing.sort, standing.num_placed + 1, room))
                 if layer.taking[number] != _DEAD and not (blocked and num_bins > 1):
                     yield number, num_bins, self._after(layer, state, number)
@@ -245,10 +235,8 @@ class Sweep:
         return tuple(sorted(numbers.items()))
 
     def _settled(self, at: int, standing: _Standing) -> int:
-        """Return the standing of a bin after item ``at`` is placed.
-
-        Its room is rounded down to the largest need of a set of items that may still come and would fit.
-        """
+        """Return the standing of a bin after item ``at`` is placed."""
+        # Its room is rounded down to the largest need of a set of items that may still come and would fit.
         sort, num_placed, room = standing
         if room is not None and min(room) < 0:
             return _DEAD
@@ -277,7 +265,9 @@ class Sweep:
             if self._needs[sort][later]:
                 options.append(self._sums_of(self._class_end[later - 1], self._needs[sort][later]))
         if all(low is high for low, high in options) and math.prod(len(low) for low, _ in options) <= MAX_SUMS:
-            sums = functools.reduce(_added, (low for low, _ in options))
+            sums = self._nothing[None]
+            for low, _ in options:  # all sums of one of each. Shapes: a x resources, b x resources -> ab x resources
+                sums = (sums[:, None] + low).reshape(-1, sums.shape[1])
             return sums, sums
         return (
             sum((low.min(axis=0) for low, _ in options), start=self._nothing)[None],
@@ -346,11 +336,6 @@ class Sweep:
                 if bins and number != _DONE:
                     moved.setdefault(layer.waiting[number], []).extend(bins)
             holders, state = moved, after
-
-
-def _added(some: IntArray, others: IntArray) -> IntArray:
-    """Return all sums of one of each. Shapes: a x resources, b x resources -> ab x resources."""
-    return (some[:, None] + others).reshape(-1, some.shape[1])
 
 
 def count_part(part: FillPart, sizes: IntArray, most_states: int, deadline: Deadline) -> Sweep | None:
@@ -443,10 +428,8 @@ class Fills:
         return f"<Fills of {len(self._items.class_of)} items in {len(self._slots.counts)} bins>"
 
     def chances(self) -> FloatArray:
-        """Return the share of feasible fills in which an item is in a bin. Shape: items x bins; rows add up to 1.
-
-        Each is a quotient of whole numbers, rounded once.
-        """
+        """Return the share of feasible fills in which an item is in a bin. Shape: items x bins; rows add up to 1."""
+        # Each is a quotient of whole numbers, rounded once.
         self._check_any()
         counts = self._slots.counts
         shares = (counts / np.maximum(counts.sum(axis=0), 1)).T[self._items.class_of]  # items x bins
@@ -649,12 +632,10 @@ def _walk(
     kept: IntArray,
     num_met: IntArray,
 ) -> None:
-    """Walk over fills, feasible or not; record the current fill, if it is feasible, as often as there are lots.
-
-    A step exchanges two items of a class, or two pairs between the same two bins, and is taken with probability
-    min(1, exp(-penalty * growth of overload)). Proposals are symmetric, so all fills of equal overload are equally
-    likely in the long run. Lots decide which of the recorded fills is kept: each with equal chance.
-    """
+    """Walk over fills, feasible or not; record the current fill, if it is feasible, as often as there are lots."""
+    # A step exchanges two items of a class, or two pairs between the same two bins, and is taken with probability
+    # min(1, exp(-penalty * growth of overload)). Proposals are symmetric, so all fills of equal overload are equally
+    # likely in the long run. Lots decide which of the recorded fills is kept: each with equal chance.
     num_slots, num_resources = len(item_at), loads.shape[1]
     num_steps = len(words) // 3
     gap = num_steps // max(len(lots), 1)
@@ -701,10 +682,7 @@ def _walk(
 
 
 class _Chains:
-    """Walks at growing penalties that change places.
-
-    The first forgets where it began; the last never leaves the feasible fills.
-    """
+    """Walks that change places, at growing penalties: the first forgets where it began, the last stays feasible."""
 
     def __init__(self, board: _Board, items: Items, words: Words, start: IntArray | None) -> None:
         self.board, self._words = board, words
@@ -778,11 +756,9 @@ def estimate_chances(
     start: IntArray | None = None,  # bin of each item where all walks begin, if random starts met nothing
     most_rounds: int | None = None,  # of each start; the first quarter is not recorded
 ) -> FillEstimate | None:
-    """Estimate how likely an item is in a bin if all feasible fills are equally likely, from walks over fills.
-
-    Starts are random, so that no particular fill is favoured, unless ``start`` is given. Every start makes at least two
-    rounds. None if no walk met a feasible fill, or there is no time for these rounds.
-    """
+    """Estimate how likely an item is in a bin, all feasible fills being equally likely; None if no walk met any."""
+    # Starts are random, so that no particular fill is favoured, unless `start` is given. Every start makes two rounds
+    # or more.
     deadline = Deadline.after(seconds)
     _check_match(items, slots)
     if seconds < _SECONDS_PER_ITEM * len(items.class_of):

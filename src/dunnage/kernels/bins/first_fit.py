@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from dunnage.arrays import FloatArray, IntArray, kernel
+from dunnage.arrays import IntArray, kernel
 from dunnage.kernels.deadline import Deadline
 
 MAX_TYPES = 5000
@@ -60,55 +60,33 @@ def fit_types(
     bound: int = 0,  # of the cost: stop if it is reached
 ) -> TypePacking | None:
     """Return the cheapest of some packings; None if the bins are not enough for any."""
-    shares = sizes / np.maximum(capacities.max(axis=0), 1)
-    best, least = None, math.inf
-    for weight, preferred in _tries(shares, capacities, costs):
-        if best is not None and (deadline.late or least <= bound):
-            break
-        order = np.lexsort((-weight, groups))
-        packing = _packed(sizes, numbers, caps, groups, order, capacities, preferred, counts)
-        if packing is not None:
-            packing = packing._replace(kinds=_cheaper(packing, sizes, capacities, costs, counts))
-            cost = sum(costs[kind] for kind in packing.kinds.tolist())
-            if cost < least:
-                best, least = packing, cost
-    return best
-
-
-def _tries(
-    shares: FloatArray, capacities: IntArray, costs: Sequence[int]
-) -> Iterator[tuple[FloatArray, tuple[int, ...]]]:
-    """Yield orders of types and of kinds: first by the largest share of a bin, and by the least cost for its room."""
-    rooms = (capacities / np.maximum(capacities.max(axis=0), 1)).mean(axis=1)
-    first = np.argsort(np.array(costs) / np.maximum(rooms, 1e-9), kind="stable").tolist()
+    unit = np.maximum(capacities.max(axis=0), 1)
+    shares, rooms = sizes / unit, (capacities / unit).mean(axis=1)
+    # Orders of types and of kinds: first by the largest share of a bin, and by the least cost for its room
     weights = [shares.max(axis=1)]
     if shares.shape[1] > 1:
         weights += [shares.sum(axis=1), *shares.T]
-    for preferred in itertools.islice(itertools.permutations(first), MAX_PREFERENCES):
-        for weight in weights:
-            yield weight, preferred
-
-
-def _packed(
-    sizes: IntArray,
-    numbers: IntArray,
-    caps: IntArray,
-    groups: IntArray,
-    order: IntArray,
-    capacities: IntArray,
-    preferred: tuple[int, ...],
-    counts: Sequence[int | None],
-) -> TypePacking | None:
-    most = int(numbers.sum())
-    left = np.array([most if count is None else count for count in counts], dtype=np.int64)
-    lines, kinds = np.empty((most, 3), dtype=np.int64), np.empty(most, dtype=np.int64)
-    rooms = np.empty((most, sizes.shape[1]), dtype=np.int64)
-    given = (np.ascontiguousarray(sizes), numbers, caps, groups, order)
-    num_lines, num_bins = _first_fit(given, capacities, np.array(preferred), left, lines, kinds, rooms)
-    if num_bins < 0:
-        return None
-    types, bins, into = lines[:num_lines].T.copy()
-    return TypePacking(types, bins, into, kinds[:num_bins].copy())
+    first = np.argsort(np.array(costs) / np.maximum(rooms, 1e-9), kind="stable").tolist()
+    preferences = itertools.islice(itertools.permutations(first), MAX_PREFERENCES)
+    best, least, most = None, math.inf, int(numbers.sum())
+    for preferred, weight in itertools.product(preferences, weights):
+        if best is not None and (deadline.late or least <= bound):
+            break
+        left = np.array([most if count is None else count for count in counts], dtype=np.int64)
+        lines, kinds = np.empty((most, 3), dtype=np.int64), np.empty(most, dtype=np.int64)
+        given = (np.ascontiguousarray(sizes), numbers, caps, groups, np.lexsort((-weight, groups)))
+        room = np.empty((most, sizes.shape[1]), dtype=np.int64)
+        num_lines, num_bins = _first_fit(given, capacities, np.array(preferred), left, lines, kinds, room)
+        if num_bins < 0:
+            continue
+        types, bins, into = lines[:num_lines].T.copy()
+        cheaper = kinds[:num_bins].tolist()
+        if len(costs) > 1:
+            use_cheaper_kinds(cheaper, capacities[cheaper] - room[:num_bins], capacities, costs, counts)
+        cost = sum(costs[kind] for kind in cheaper)
+        if cost < least:
+            best, least = TypePacking(types, bins, into, np.array(cheaper, dtype=np.int64)), cost
+    return best
 
 
 @kernel
@@ -160,24 +138,15 @@ def _first_fit(
     return num_lines, num_bins
 
 
-def _cheaper(
-    packing: TypePacking,
-    sizes: IntArray,
-    capacities: IntArray,
-    costs: Sequence[int],
-    counts: Sequence[int | None],
-) -> IntArray:
-    """Exchange each bin for the cheapest kind that still takes its items."""
-    kinds = packing.kinds.copy()
-    if len(costs) == 1:
-        return kinds
-    loads = np.zeros((len(kinds), sizes.shape[1]), dtype=np.int64)
-    np.add.at(loads, packing.bins, sizes[packing.types] * packing.numbers[:, None])
+def use_cheaper_kinds(
+    kinds: list[int], loads: IntArray, capacities: IntArray, costs: Sequence[int], counts: Sequence[int | None]
+) -> None:
+    """Exchange each bin, in place, for the cheapest kind that still takes its load."""
     fits: list[list[bool]] = np.all(loads[:, None] <= capacities[None], axis=2).tolist()
-    used = np.bincount(kinds, minlength=len(costs)).tolist()
+    used = np.bincount(np.array(kinds, dtype=np.int64), minlength=len(costs)).tolist()
     left = [math.inf if count is None else count - times for count, times in zip(counts, used, strict=True)]
     by_cost = sorted(range(len(costs)), key=costs.__getitem__)
-    for bin_, kind in enumerate(kinds.tolist()):
+    for bin_, kind in enumerate(kinds):
         for other in by_cost:
             if costs[other] >= costs[kind]:
                 break
@@ -186,4 +155,3 @@ def _cheaper(
                 left[kind] += 1
                 kinds[bin_] = other
                 break
-    return kinds

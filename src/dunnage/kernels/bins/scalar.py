@@ -119,11 +119,7 @@ class _BinSearch:
 def pack_bins(
     weights: IntArray, capacity: int, *, seconds: float, progress: Progress | None = None, seed: int = 0
 ) -> Packing:
-    """Pack items into as few bins as the time allows, with a proven bound.
-
-    Best fit always finishes, whatever the limit: 0.1 s for ten thousand items, some seconds for a million. The same
-    seed gives the same result, unless the time limit cuts the search short.
-    """
+    """Pack items into as few bins as the time allows, with a proven bound; best fit always finishes."""
     start = time.monotonic()
     given = np.asarray(weights)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
@@ -168,10 +164,8 @@ def pack_bins(
 def _cover_coarsened(
     search: _BinSearch, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator
 ) -> None:
-    """Dive once on weights rounded up to few sizes. A packing of those is valid here, but a bound is not.
-
-    Column generation over very many sizes takes minutes, while rounding costs a small fraction of the bins.
-    """
+    """Dive once on weights rounded up to few sizes: a packing of those is valid here, but a bound is not."""
+    # Column generation over very many sizes takes minutes, while rounding costs a small fraction of the bins.
     unit = max(1, int(np.ptp(items[rest])) // COARSE_SIZES)
     rounded = -(-items // unit)
     if search.done or int(rounded[rest].max()) > capacity // unit:
@@ -191,10 +185,7 @@ def _cover(
     generator: np.random.Generator,
     most_tries: int | None = None,
 ) -> None:
-    """Cover the sizes by patterns: dive repeatedly, with the integer program once in between, until done.
-
-    The bins of a ``first`` packing of this problem are the first patterns.
-    """
+    """Cover the sizes by patterns, first those of a packing: dive often, with the integer program once in between."""
     if search.done:
         return
     pool = _Pool.of_singles(problem)
@@ -225,14 +216,10 @@ def _cover(
 
 
 def fix_dominated(items: IntArray, rest: list[int], capacity: int) -> tuple[Bins, list[int]]:
-    """Fix bins that some optimal packing has, and return them and the positions left.
-
-    If the largest item fits with at most one other, an optimal packing pairs it with the largest that fits: swap its
-    partner for that one, and the other bin only gets lighter.
-
-    The room beside the largest only grows from one to the next. So the items that fit wait on an ascending stack, and
-    the partner is always its top.
-    """
+    """Fix bins that some optimal packing has, and return them and the positions left."""
+    # If the largest item fits with at most one other, an optimal packing pairs it with the largest that fits: swap its
+    # partner for that one, and the other bin only gets lighter. The room beside the largest only grows from one to the
+    # next, so the items that fit wait on an ascending stack, and the partner is always its top.
     order = np.array(rest, dtype=np.int64)[np.argsort(items[rest], kind="stable")].tolist()
     sizes = items[order].tolist()
     fixed: Bins = []
@@ -256,12 +243,10 @@ def fix_dominated(items: IntArray, rest: list[int], capacity: int) -> tuple[Bins
 
 
 def l2_bound(weights: IntArray, capacity: int) -> int:
-    """Return the bound L2 of Martello and Toth: the number of bins that the large items force.
-
-    For a threshold t up to half the capacity: items above capacity - t need a bin each and leave no room for items of t
-    or more; those between half and that need a bin each, with some room; the rest, of t or more, must fit into the
-    remaining room. About ``MAX_THRESHOLDS`` are tried at most; every one is valid.
-    """
+    """Return the bound L2 of Martello and Toth: the number of bins that the large items force."""
+    # For a threshold t up to half the capacity: items above capacity - t need a bin each and leave no room for items of
+    # t or more; those between half and that need a bin each, with some room; the rest, of t or more, must fit into the
+    # remaining room. Every threshold is valid.
     if len(weights) == 0:
         return 0
     sizes = np.sort(np.asarray(weights, dtype=np.int64))
@@ -326,10 +311,7 @@ def best_fit_decreasing(items: IntArray, rest: list[int], capacity: int) -> Bins
 
 
 def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, deadline: Deadline = NEVER) -> Bins | None:
-    """Fill one bin after another: the next item, and with it the subset of later ones that leaves the least room.
-
-    Each bin considers only a window of items, so that memory stays small. None if time is up.
-    """
+    """Fill bin after bin: the next item, and the later ones of a window that leave the least room; None if late."""
     unit = max(1, -(-capacity // FILL_WIDTH))
     most = min(MAX_WINDOW, 2**26 * unit // capacity)  # 8 MiB of bits
     waiting = order[::-1]
@@ -344,32 +326,23 @@ def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, dea
         window += new
         loads += (-(-items[new] // unit)).tolist()
         room = (capacity - int(items[window[0]])) // unit
-        chosen = [0, *_best_subset(loads, room)]
+        # The subset with the largest sum that fits, from the front if there is a choice. The bits of one long integer
+        # are the possible sums, so this is exact.
+        mask, reached, chosen = (1 << (room + 1)) - 1, [1], [0]
+        for size in itertools.islice(loads, 1, None):
+            last = reached[-1]
+            if last >> room:
+                break
+            reached.append((last | last << size) & mask if size <= room else last)
+        total = reached[-1].bit_length() - 1
+        for i in range(len(reached) - 1, 0, -1):
+            if not reached[i - 1] >> total & 1:
+                chosen.append(i)
+                total -= loads[i]
         bins.append([window[i] for i in chosen])
         for i in sorted(chosen, reverse=True):
             del window[i], loads[i]
     return bins
-
-
-def _best_subset(sizes: list[int], room: int) -> list[int]:
-    """Return the positions, from 1 on, of a subset with the largest sum that fits, from the front if there is a choice.
-
-    The bits of one long integer are the possible sums, so this is exact.
-    """
-    mask = (1 << (room + 1)) - 1
-    reached = [1]
-    for size in itertools.islice(sizes, 1, None):
-        last = reached[-1]
-        if last >> room:
-            break
-        reached.append((last | last << size) & mask if size <= room else last)
-    total = reached[-1].bit_length() - 1
-    chosen = []
-    for i in range(len(reached) - 1, 0, -1):
-        if not reached[i - 1] >> total & 1:
-            chosen.append(i)
-            total -= sizes[i]
-    return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,10 +409,7 @@ class _Pool:
 
 
 def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 0) -> Relaxation | None:
-    """Generate patterns until the bound cannot rise any more; None if time is up or nothing can be gained.
-
-    A dive has fixed ``num_fixed`` bins; a bound for the rest holds for the whole only if it has fixed none.
-    """
+    """Generate patterns until the bound cannot rise any more; None if time is up or nothing can be gained."""
     pricing = Pricing(problem, deadline=search.deadline)
     while True:
         seconds = search.deadline.left
@@ -448,7 +418,7 @@ def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 
             return None
         prices = (np.clip(relaxed.prices, 0.0, 1.0) * PRICE_SCALE).astype(np.int64)
         bound = pricing.bound(prices)
-        if num_fixed == 0:
+        if num_fixed == 0:  # else it holds only for the rest of a dive
             search.raise_bound(bound)
         if num_fixed + bound >= len(search.bins) or search.deadline.late:
             return None
@@ -459,15 +429,12 @@ def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 
 
 
 class Pricing:
-    """Knapsacks over the sizes: which patterns are worth most at given prices.
-
-    The copies of a size are bundled by powers of two: every number up to the most that fit is a sum of bundles. If the
-    capacity exceeds the width of a table, there are two tables, with loads rounded down and up. Rounding down
-    overstates the worth of a bin, which is valid for the bound. Rounding up gives patterns that certainly fit; patterns
-    from rounding down are kept if they fit.
-    """
+    """Knapsacks over the sizes: which patterns are worth most at given prices."""
 
     def __init__(self, problem: Sizes, *, deadline: Deadline = NEVER) -> None:
+        # The copies of a size are bundled by powers of two: every number up to the most that fit is a sum of bundles.
+        # If the capacity exceeds the width of a table, there are two tables. Rounding loads down overstates the worth
+        # of a bin, which is valid for the bound; rounding up gives patterns that certainly fit.
         self.problem, self.deadline = problem, deadline
         bundles: list[tuple[int, int]] = []
         for kind, most in enumerate(problem.most.tolist()):  # 1, 2, 4, ... and a rest, which add up to the most
@@ -484,11 +451,8 @@ class Pricing:
         ]
 
     def bound(self, prices: IntArray) -> int:
-        """Return a lower bound on the number of bins: the worth of all items over the largest worth of a bin.
-
-        Valid for any whole prices of at least 0. Remembers the choices for :meth:`valuable`. If time is up it is 0,
-        which is valid too.
-        """
+        """Return a lower bound on the number of bins, valid for any whole prices of at least 0; 0 if time is up."""
+        # The worth of all items over the largest worth of a bin. Remembers the choices for `valuable`.
         most = self.most_worth(prices)
         return -(-int((self.problem.demand * prices).sum()) // most) if most else 0
 
@@ -610,24 +574,15 @@ def list_patterns(problem: Sizes, most: int, *, deadline: Deadline = NEVER) -> P
 
 
 class WholeNumbers(NamedTuple):
-    """Weights and capacity as whole numbers.
-
-    ``below`` is None if every number is exact. Otherwise weights are rounded up and the capacity down, so that a bin
-    that fits these also fits the true numbers, and ``below`` has weights rounded down and the capacity rounded up: a
-    bound for those holds for the true numbers.
-    """
-
-    items: IntArray
+    items: IntArray  # weights, rounded up if they are not exact, and the capacity down: what fits these really fits
     capacity: int
-    below: tuple[IntArray, int] | None
+    below: tuple[IntArray, int] | None  # if they are not exact: both rounded the other way, for bounds
 
 
 def whole_numbers(weights: FloatArray, capacity: float) -> WholeNumbers:
-    """Turn decimals into whole numbers by a scale that makes all of them exact.
-
-    The scale is a power of ten for decimals of up to nine places, a power of two for other doubles, as long as the
-    capacity stays below 2**60; beyond that, numbers are rounded outward (see :class:`WholeNumbers`).
-    """
+    """Turn decimals into whole numbers by a scale that makes all of them exact, or round them outward."""
+    # The scale is a power of ten for decimals of up to nine places, a power of two for other doubles, as long as the
+    # capacity stays below 2**60.
     values = np.append(weights, capacity)
     scale = decimal_scale(values)
     if scale is not None and capacity * scale < _LARGEST_CAPACITY:

@@ -109,10 +109,7 @@ def distance(first: int, second: int, table: MetricTable, weights: FloatArray) -
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Metric:
-    """Records as numbers and codes, with the cost of distances. Private: its ``repr`` shows nothing.
-
-    Attributes are in one order throughout: numeric ones first, then coded ones.
-    """
+    """Records as numbers and codes (in this order throughout), with the cost of distances. Private: no ``repr``."""
 
     numbers: FloatArray  # numeric attributes. Shape: attributes, records
     codes: CodeArray  # coded attributes. Shape: attributes, records
@@ -410,11 +407,9 @@ def too_wide(record: int, table: MetricTable, extent: Extent, limits: FloatArray
 
 @kernel
 def densities(table: MetricTable, lead: int, num_near: int, stride: int) -> Any:
-    """Return the average charged distance of each record to its nearest ones among every ``stride``-th record.
-
-    Records are sorted by the numeric attribute ``lead``: the search goes out from a record on both sides, and ends when
-    that attribute alone puts everything farther away than the nearest ones so far.
-    """
+    """Return the average charged distance of each record to its nearest ones among every ``stride``-th record."""
+    # Records are sorted by the numeric attribute `lead`: the search goes out from a record on both sides, and ends when
+    # that attribute alone puts everything farther away than the nearest ones so far.
     numbers, codes, charge = table.numbers, table.codes, table.charge
     entries, starts, sizes = table.entries, table.starts, table.sizes
     num, num_axes = numbers.shape[1], numbers.shape[0]
@@ -456,11 +451,9 @@ def densities(table: MetricTable, lead: int, num_near: int, stride: int) -> Any:
 
 @piece
 def look(at: int, living: IntArray, growth: Growth, stamp: int) -> int:
-    """List the living records that raise the charge of a class least, cheapest first; return how many there are.
-
-    It goes out from the head on both sides, and ends when the attribute that sorts the records alone raises the charge
-    by more than the last of the list does.
-    """
+    """List the living records that raise the charge of a class least, cheapest first; return how many there are."""
+    # It goes out from the head on both sides, and ends when the attribute that sorts the records alone raises the
+    # charge by more than the last of the list does.
     table, lead, extent = growth.table, growth.lead, growth.extent
     numbers, charge, records, prices = table.numbers, table.charge, growth.nearest, growth.prices
     # Taken out of their tuple before the loop: inside, each access would count references
@@ -493,10 +486,8 @@ def look(at: int, living: IntArray, growth: Growth, stamp: int) -> int:
 
 @piece
 def cheapest(head: int, num: int, growth: Growth, stamp: int) -> Any:
-    """Return the place in the list of the record that now raises the charge of a class least, and by how much.
-
-    Ties go to the record nearest to the head, then to the lowest record number.
-    """
+    """Return the place in the list of the record that now raises the charge of a class least, and by how much."""
+    # Ties go to the record nearest to the head, then to the lowest record number.
     table, extent, records, numbered = growth.table, growth.extent, growth.nearest, growth.numbered
     alive, person, mark, limits = growth.alive, growth.person, growth.mark, growth.rules.limits
     best, chosen, best_away = np.inf, -1, np.inf
@@ -515,11 +506,9 @@ def cheapest(head: int, num: int, growth: Growth, stamp: int) -> Any:
 
 @piece
 def grow_class(head: int, living: IntArray, growth: Growth, stamp: int) -> int:
-    """Grow one class from its head; return how many records it has, 0 if the living ones allow no class.
-
-    The cost of a class with one more record never falls while it grows. So a list of the cheapest records stays valid
-    as long as the best of them costs no more than the last of the list did at first.
-    """
+    """Grow one class from its head; return how many records it has, 0 if the living ones allow no class."""
+    # The cost of a class with one more record never falls while it grows. So a list of the cheapest records stays valid
+    # as long as the best of them costs no more than the last of the list did at first.
     table, rules, extent, k, members = growth.table, growth.rules, growth.extent, growth.k, growth.members
     alive, person, mark, counts, falls = growth.alive, growth.person, growth.mark, growth.counts, growth.falls
     at = np.searchsorted(living, head)
@@ -584,11 +573,9 @@ def grow_classes(
     of_record: IntArray,
     num_done: IntArray,
 ) -> int:
-    """Grow classes from the heads with the lowest keys; return how many. Records without a class keep -1.
-
-    A class that costs more than ``slack`` times what the next head promises is undone, and its head postponed with the
-    cost as its new key, up to ``patience`` times. ``num_done`` counts records in classes for progress reports.
-    """
+    """Grow classes from the heads with the lowest keys; return how many. Records without a class keep -1."""
+    # A class that costs more than `slack` times what the next head promises is undone, and its head postponed with the
+    # cost as its new key, up to `patience` times. `num_done` counts records in classes for progress reports.
     num = len(of_record)
     alive, living = np.ones(num, np.bool_), np.arange(num)
     num_living, num_classes = num, 0
@@ -690,10 +677,7 @@ def added_cost(
     limits: FloatArray,
     most: float,
 ) -> Any:
-    """Return the total extra cost of a class with another record; infinity if above ``most`` or too wide.
-
-    ``low``, ``high`` and ``width`` are the extent of the class.
-    """
+    """Return the total extra cost of a class with another record; infinity if above ``most`` or too wide."""
     numbers, codes, charge = table.numbers, table.codes, table.charge
     entries, starts, sizes = table.entries, table.starts, table.sizes
     num, size = numbers.shape[0], len(records)
@@ -723,10 +707,8 @@ def added_cost(
 def place_left(
     table: MetricTable, of_record: IntArray, num_classes: int, rules: Rules, price: float, spare: int
 ) -> None:
-    """Put each record without a class where its total cost is least; leave it out if no class may take it.
-
-    Up to ``spare`` records are also left out if that is cheaper at their ``price``.
-    """
+    """Put each record without a class where its total cost is least; leave it out if no class may take it."""
+    # Up to `spare` records are also left out if that is cheaper at their `price`.
     numbers, codes = table.numbers, table.codes
     records, starts = class_lists(of_record, num_classes)
     extent, counts = new_extent(table), np.zeros(rules.shares.shape, np.int64)
@@ -773,17 +755,11 @@ def grow(
     patience: int = PATIENCE,
     progress: Progress | None = None,  # called with the share of the work that is done
 ) -> IntArray:
-    """Return the class of each record, from classes grown one after another; -1 for records in none.
-
-    A class begins with the first free head and takes the free record that raises its charge least, until it has k
-    persons and meets the constraints; among equal records, the one nearest to the head. A class that costs much more
-    than the next head promises is undone and its head postponed: the cheapest classes come first, as long as their
-    records are free. Remaining records go where their total cost is least. If heads may be postponed, each class and
-    those nearest to its records finally exchange records, twice. With constraints, records that no class may take, or
-    (up to the share that may be suppressed) that cost more than ``price`` everywhere, stay without a class. Up to 2,000
-    records the result is never worse than that of the published density method, if that applies: no persons, no
-    constraints.
-    """
+    """Return the class of each record, from classes grown one after another; -1 for records in none."""
+    # A class begins with the first free head and takes the free record that raises its charge least, until it has k
+    # persons and meets the constraints. The cheapest classes come first, as long as their records are free. Remaining
+    # records go where their total cost is least, or stay without a class if none may take them or (up to the share that
+    # may be suppressed) if they cost more than `price` everywhere.
     check(metric, k, person)
     full = with_numbers(metric)
     # Records are sorted by the numeric attribute in which they are farthest apart by its charge.
@@ -876,11 +852,9 @@ def grow_in_blocks(
     workers: int | None = None,  # how many blocks are grouped at once; as many as there are cores by default
     progress: Progress | None = None,  # called with the share of records that are grouped
 ) -> IntArray:
-    """Return classes grown in blocks: heads may be postponed in a table of one block, but not in larger ones.
-
-    The result does not depend on how many blocks are grouped at once. No cut leaves a block with too few persons for
-    one class, so every block can be grouped if the table can; records that a block leaves without a class stay so.
-    """
+    """Return classes grown in blocks: heads may be postponed in a table of one block, but not in larger ones."""
+    # The result does not depend on how many blocks are grouped at once. No cut leaves a block with too few persons for
+    # one class, so every block can be grouped if the table can.
     if size < 1:
         raise ParameterError(f"size, the largest number of records in one block, must be at least 1. Got {size}.")
     if len(metric) <= size:

@@ -252,11 +252,9 @@ def _sink(heap: CodeArray, num: int, place: int, sums: FloatArray) -> None:
 
 @kernel
 def density(k: int, limits: FloatArray, table: MetricTable, places: Places, living: Living) -> IntArray:
-    """Form classes around the record with the least average distance to its k - 1 nearest while k records live.
-
-    Averages only rise when records die, even as rounded sums. So if the least of all recorded sums is still right, it
-    is the least of all: only that one is recomputed, and only if one of its recorded neighbours died.
-    """
+    """Form classes around the record with the least average distance to its k - 1 nearest while k records live."""
+    # Averages only rise when records die, even as rounded sums. So if the least of all recorded sums is still right, it
+    # is the least of all: only that one is recomputed, and only if one of its recorded neighbours died.
     num_records = len(places.point_of)
     of_record = np.full(num_records, -1, dtype=np.int64)
     distances, members = np.empty(k - 1), np.empty(k, dtype=np.int64)
@@ -339,10 +337,7 @@ def published_greedy(metric: Metric, k: int, *, order: IntArray, limits: FloatAr
 
 
 def published_density(metric: Metric, k: int, *, limits: FloatArray | None = None) -> IntArray:
-    """Form classes around the record that is nearest on average to its k - 1 nearest free records.
-
-    The result is exactly that of recomputing all averages after every class; only those that can matter are recomputed.
-    """
+    """Form classes around the record that is nearest on average to its k - 1 nearest free records."""
     return _published(metric, k, limits, None)
 
 
@@ -410,11 +405,9 @@ def _lay_out(metric: Metric) -> tuple[Places, Living]:
 
 
 def _sides(metric: Metric) -> list[tuple[IntArray, GridSide]]:
-    """Return the rows and the columns of the grid: the step of each record, and which steps are near each other.
-
-    The coded attribute that spreads most makes the rows, the next one the columns; others refine them as long as
-    there are not many more cells than records.
-    """
+    """Return the rows and the columns of the grid: the step of each record, and which steps are near each other."""
+    # The coded attribute that spreads most makes the rows, the next one the columns; others refine them as long as
+    # there are not many more cells than records.
     steps = [(np.zeros(len(metric), dtype=np.int64), np.zeros((1, 1))) for _ in range(2)]
     # The coded attributes with different values, the farthest apart on average first
     near = metric.near[len(metric.numbers) :]

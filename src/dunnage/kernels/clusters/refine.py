@@ -261,10 +261,7 @@ def near_classes(class_: int, nearest: int, state: State) -> int:
 
 @piece
 def farthest(mine: IntArray, theirs: IntArray, table: MetricTable, far: FloatArray, which: IntArray) -> None:
-    """Fill in how far records of two classes are from the farthest of the other class, which it is, and the next.
-
-    ``far[side, axis, 0, place]`` is the distance to the farthest, ``[..., 1, ...]`` that to the next.
-    """
+    """Fill in how far records of two classes are from the farthest of the other class, which it is, and the next."""
     codes, entries, starts, sizes = table.codes, table.entries, table.starts, table.sizes
     for axis in range(codes.shape[0]):
         far[0, axis, :, : len(mine)], far[1, axis, :, : len(theirs)] = -1.0, -1.0
@@ -288,10 +285,7 @@ def farthest(mine: IntArray, theirs: IntArray, table: MetricTable, far: FloatArr
 def cost_with(
     hole: FloatArray, place: int, other: int, record: int, table: MetricTable, far: FloatArray, which: IntArray
 ) -> float:
-    """Return the cost of a class with a record of another class instead of that at a place.
-
-    ``far`` and ``which`` are those of the other class's records: how far they are from records of this one.
-    """
+    """Return the cost of a class with a record of another class instead of that at a place."""
     numbers, charge = table.numbers, table.charge
     total = 0.0
     num = numbers.shape[0]
@@ -441,10 +435,7 @@ def cost_of(records: IntArray, table: MetricTable, most: float) -> float:
 
 @piece
 def best_split(mine: IntArray, theirs: IntArray, now: float, state: State) -> Any:
-    """Return the gain of the best new split of the records of two classes, the records in line, and where it is.
-
-    Splits grow from either of two records that are far apart.
-    """
+    """Return the gain of the best split that grows from two records far apart, the records in line, and its place."""
     table, k, reach, ends = state.table, state.k, state.reach, state.ends
     both = np.concatenate((mine, theirs))
     num, line = len(both), np.concatenate((mine, theirs))
@@ -528,11 +519,9 @@ def improve(start: int, num_visits: int, nearest: int, state: State) -> int:
 
 @piece
 def scatter(mine: IntArray, chosen: IntArray, state: State, price: float, spare: int) -> Any:
-    """Put each record into the one of some classes where its total cost is least, or into none at a price.
-
-    Classes take the records, but keep their costs and middles. Returns the class of each record, and the total cost:
-    infinity if no class may take some record.
-    """
+    """Put each record into the one of some classes where its total cost is least, or into none at a price."""
+    # Classes take the records, but keep their costs and middles. The total cost is infinite if no class may take some
+    # record.
     table, slots, sizes, extent, rules = state.table, state.slots, state.sizes, state.extent, state.rules
     num = len(chosen)  # the extents of these classes, each in a row of its own
     low, high = np.zeros((num, len(extent.low))), np.zeros((num, len(extent.high)))
@@ -570,10 +559,7 @@ def scatter(mine: IntArray, chosen: IntArray, state: State, price: float, spare:
 
 @kernel
 def dissolve_costliest(costliest: IntArray, state: State, price: float, spare: int) -> Any:
-    """Spread the records of classes, in the given order, over those near them if that costs less.
-
-    Returns the gain and the number of records without a class.
-    """
+    """Spread the records of classes over those near them if that costs less; return the gain and the records lost."""
     slots, sizes = state.slots, state.sizes
     total, lost = 0.0, 0
     for class_ in costliest:
@@ -729,10 +715,7 @@ def small_enough(of_record: IntArray, k: int) -> IntArray:
 def polish(
     metric: Metric, of_record: IntArray, k: int, person: IntArray | None, constraints: Constraints | None
 ) -> IntArray:
-    """Return the classes, each improved with the classes nearest to its records, and once more if it changed.
-
-    It needs no clock, so the result is the same each time.
-    """
+    """Improve each class with those nearest to its records, and once more if it changed; the same each time."""
     group = small_enough(of_record, k)
     if len(np.unique(of_record[group])) < 2:
         return of_record
@@ -757,13 +740,10 @@ def refine(
     progress: Progress | None = None,  # called with the share of the time that is gone, 1 at the end
     clock: Clock = time.monotonic,
 ) -> IntArray:
-    """Improve classes by local search; the result never costs more.
-
-    Two classes near each other exchange two records, one gives a record to the other, or both are split again; a class
-    is dissolved if its records cost less elsewhere. When none of this helps, classes farther away are tried too. The
-    search ends when nothing helps there either, or when time is up. Classes of more than 4 k + 64 records stay as they
-    are.
-    """
+    """Improve classes by local search until nothing helps or time is up; the result never costs more."""
+    # Two classes near each other exchange two records, one gives a record to the other, or both are split again; a
+    # class is dissolved if its records cost less elsewhere. When none of this helps, classes farther away are tried
+    # too.
     check(metric, k, person)
     tell = progress or (lambda share: None)
     best = _recalled(metric, of_record, constraints, price)
@@ -793,11 +773,9 @@ def dissolve(
     constraints: Constraints | None = None,
     price: float = 1.0,
 ) -> IntArray:
-    """Return the classes without those that cost less elsewhere, most expensive first; see :func:`refine`.
-
-    Each record of such a class goes to the nearby class where its total cost is least, or into none at its price, if
-    the constraints allow to leave records out. So records may be suppressed even without limits on widths.
-    """
+    """Return the classes without those that cost less elsewhere, most expensive first; see :func:`refine`."""
+    # Each record of such a class goes to the nearby class where its total cost is least, or into none at its price, if
+    # the constraints allow to leave records out. So records may be suppressed even without limits on widths.
     check(metric, k, person)
     best = _recalled(metric, of_record, constraints, price)
     for group in _groups(metric, best, k):

@@ -144,11 +144,7 @@ class Tail:
 
 
 def draw_tail(noise: Noise, scale: int | Fraction, sizes: IntArray, thresholds: IntArray) -> Tail:
-    """Sample the noise of all empty cells as far as it reaches the thresholds.
-
-    The time is proportional to the number of listed cells, and to that of cells in groups with thresholds of 0 or less;
-    about 0.1 s for a million of a billion.
-    """
+    """Sample the noise of all empty cells as far as it reaches the thresholds: 0.1 s for a million of a billion."""
     if sizes.size and sizes.min() < 0:
         raise ParameterError("the number of empty cells of a group must not be negative. Pass zero or more.")
     nothing = np.empty(0, dtype=np.int64)

@@ -237,11 +237,9 @@ def settle(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> None:
 
 
 def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look, int]:
-    """Minimise the dual function; return the best point and the number of steps.
-
-    It takes a full step if that halves the distance to the best point so far, which can happen only a limited number
-    of times before rounding takes over; any other step goes to about the lowest point along it.
-    """
+    """Minimise the dual function; return the best point and the number of steps."""
+    # It takes a full step if that halves the distance to the best point so far, which can happen only a limited number
+    # of times before rounding takes over; any other step goes to about the lowest point along it.
     listed, tree, solve = problem.listed, problem.tree, plan.solver(problem.used)
     leaves, target = tree.leaves, tree.target
 
@@ -416,11 +414,9 @@ def _refines(fine: IntArray, coarse: IntArray, size: int) -> bool:
 
 
 def _chains(family: Family) -> list[list[int]]:
-    """Split the features into few chains, each from coarse to fine: a fine one goes below the finest it refines.
-
-    Features of less weight than cells stay separate: their multipliers are small, and would be lost in differences of
-    large unknowns.
-    """
+    """Split the features into few chains, each from coarse to fine: a fine one goes below the finest it refines."""
+    # Features of less weight than cells stay separate: their small multipliers would be lost in differences of large
+    # unknowns.
     chains: list[list[int]] = []
     for feature in sorted(range(len(family.sizes)), key=lambda feature: family.sizes[feature]):
         fits = [
@@ -649,10 +645,8 @@ def levels(leaves: IntArray, unknowns: FloatArray) -> Any:
 def evaluate(
     listed: SortedCells, tree: Unknowns, unknowns: FloatArray, theta: FloatArray, counts: Any, gradient: FloatArray
 ) -> Any:
-    """Fill in the active cells of each group for a given theta, and the gradient of the dual function.
-
-    Return the certified distance to the projection and the largest residual relative to its terms.
-    """
+    """Fill in the active cells of each group and the gradient of the dual function."""
+    # Return the certified distance to the projection and the largest residual relative to its terms.
     values, starts = listed.values, listed.starts
     leaves, parent, slack, target = tree
     num = len(parent)
@@ -693,10 +687,8 @@ def evaluate(
 
 @kernel
 def search(listed: SortedCells, tree: Unknowns, theta: FloatArray, gradient: FloatArray, step: FloatArray) -> float:
-    """Return how far to go along a step: to where the derivative, which rises piecewise linearly, is about zero.
-
-    The end is before the zero, so that the dual function falls all the way there, or at zero up to rounding.
-    """
+    """Return how far to go along a step: to where the derivative, which rises piecewise linearly, is about zero."""
+    # The end is before the zero, so that the dual function falls all the way there, or at zero up to rounding.
     values, starts = listed.values, listed.starts
     leaves, parent, slack = tree.leaves, tree.parent, tree.slack
     num = theta.shape[1]
@@ -778,11 +770,9 @@ def backward(matrix: Any, start: int, num: int, side: Any, begin: int) -> None:
 
 @kernel
 def arrow_step(counts: IntArray, gradient: FloatArray, arrow: Arrow) -> Any:
-    """Return the Newton step: a Cholesky factor per block, and one of the Schur complement of the shared unknowns.
-
-    The Hessian is stored flat: upper triangles of the blocks, their rows against the shared unknowns, and the triangle
-    of those.
-    """
+    """Return the Newton step: a Cholesky factor per block, and one of the Schur complement of the shared unknowns."""
+    # The Hessian is flat: upper triangles of the blocks, their rows against the shared unknowns, and the triangle of
+    # those.
     num_shared, inner_starts, cross_starts, widths, begins, members, fixed, places = arrow
     entries = fixed.copy()
     for pair in range(len(places)):
@@ -841,10 +831,7 @@ def settle_block(
     places: IntArray,
     start: int,  # where that stretch starts
 ) -> None:
-    """Minimise the dual function over the unknowns of one block, in place and approximately.
-
-    The steps are those of the method over all blocks. Unknowns have falling places in ``fixed``.
-    """
+    """Minimise the dual function over the unknowns of one block, in place and approximately."""
     num, best = others_theta.shape[0], np.inf
     counts, gradient = np.empty(num, np.int64), np.empty(unknowns.shape[1])
     step, taken, here = np.zeros(unknowns.shape[1]), 0, unknowns.copy()
@@ -887,11 +874,9 @@ def settle_block(
 def settle_blocks(
     listed: SortedCells, tree: Unknowns, chains: Chains, bounds: IntArray, arrow: Arrow, unknowns: FloatArray
 ) -> None:
-    """Minimise the dual function over the unknowns of each block separately, in place, with shared ones fixed.
-
-    Each block takes as many steps as it needs, and as far as it may, while all blocks in one step would go at the pace
-    of the slowest. ``bounds`` has the place where the join groups of each block start, and their number.
-    """
+    """Minimise the dual function over the unknowns of each block separately, in place, with shared ones fixed."""
+    # Each block takes as many steps as it needs, and as far as it may, while all blocks in one step would go at the
+    # pace of the slowest. `bounds` has the place where the join groups of each block start, and their number.
     values, starts, partial = listed
     leaves, parent, slack, target = tree
     inner_starts, widths, begins = arrow.inner_starts, arrow.widths, arrow.begins
@@ -940,12 +925,9 @@ def num_above(values: Any, start: int, stop: int, floor: float) -> int:
 
 @kernel
 def first_levels(values: Any, starts: IntArray, blocks: IntArray, bins: Bins, wanted: FloatArray, spare: int) -> Any:
-    """Return for each block the level above which values add up to the wanted sum, and ever lower floors below it.
-
-    All are lower ends of bins of values. There are at least ``spare`` times as many cells above a floor as above the
-    one before it, and above the first as above the level. The last part is the number of cells of each group above the
-    first floor.
-    """
+    """Return for each block the level above which values add up to the wanted sum, and ever lower floors below it."""
+    # All are lower ends of bins of values. There are at least `spare` times as many cells above a floor as above the
+    # one before it. The last part is the number of cells of each group above the first floor.
     low, high, shift = bins
     last = (high - low) >> shift
     levels, floors = np.empty(len(wanted)), np.empty((LADDER, len(wanted)))
@@ -1012,11 +994,7 @@ def room(array: Any, more: int) -> Any:
 
 @kernel
 def list_above(values: Any, starts: IntArray, floors: FloatArray, fresh: Any, counts: Any, before: CellLists) -> Any:
-    """Return the cells above the floor of their group.
-
-    It only lists groups that are ``fresh``; the others come from the result ``before``. ``counts`` are the numbers of
-    cells to list, if available.
-    """
+    """List the cells above the floor of ``fresh`` groups; the others come from the list ``before``."""
     begins, filled = np.zeros(len(starts), np.int64), 0
     more = counts.sum() if len(counts) > 0 else len(before.values) // 8 + 1_000  # at first; the room grows
     kept, cells = np.empty(len(before.values) + more + 1), np.empty(len(before.cells) + more + 1, np.int64)
@@ -1069,10 +1047,7 @@ def moved(values: Any, starts: IntArray, theta: FloatArray) -> Any:
 
 @kernel
 def conditions(x: Any, values: Any, starts: IntArray, members: IntArray, ratios: Any, noisy: Any) -> Any:
-    """Return the largest relative violation of the optimality conditions (see :func:`optimality`), and the sums of x.
-
-    ``members`` is for each feature and join group the number of its group among all groups of all features.
-    """
+    """Return the largest relative violation of the optimality conditions (see :func:`optimality`) and the sums of x."""
     sums, size, worst = np.zeros(len(noisy)), 0.0, 0.0
     for group in range(len(starts) - 1):
         total = 0.0

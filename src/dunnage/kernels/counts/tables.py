@@ -86,11 +86,9 @@ def project_dense(
 def project_table(
     values: IntArray, starts: IntArray, family: Family, sums: Sequence[FloatArray], *, tolerance: float = 1e-10
 ) -> Projection:
-    """Return the projection of a whole table; ``x`` has its positive counts, ``cells`` their places.
-
-    It only sorts cells that may become positive: first those above a level from a histogram, then more in join groups
-    where that level was too high.
-    """
+    """Return the projection of a whole table; ``x`` has its positive counts, ``cells`` their places."""
+    # Sort only cells that may become positive: first those above a level from a histogram, then more where it was too
+    # high.
     values, *extent = _whole(values)
     duals, ladder, above = _first_levels(values, extent, starts, family, sums)
     candidates, plan = list_cells(values, starts, ladder[0], above), family.plan
@@ -120,10 +118,7 @@ def project_table(
 def _first_levels(
     values: IntArray, extent: Sequence[int], starts: IntArray, family: Family, sums: Sequence[FloatArray]
 ) -> tuple[tuple[FloatArray, ...], list[FloatArray], IntArray]:
-    """Guess multipliers and ever lower floors: in each block the level above which values add up to the noisy sum.
-
-    Also return the number of cells of each join group above its first floor.
-    """
+    """Guess multipliers and ever lower floors, and count the cells of each join group above its first floor."""
     blocks, coarsest = family.plan.blocks, family.plan.coarsest
     duals = [np.zeros(size) for size in family.sizes]
     if not len(values):
@@ -255,12 +250,10 @@ class _Level(NamedTuple):
 
 
 def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> IntArray:
-    """Round values so that all sums over a tree are rounded too, each to a whole number next to it.
-
-    Parents pass their number on to their children: each child gets its value rounded down, and the largest remainders
-    one more. Among equal remainders the larger value comes first; the choice between equal values is random. The
-    topmost nodes are rounded to the nearest number, halves at random.
-    """
+    """Round values so that all sums over a tree are rounded too, each to a whole number next to it."""
+    # Parents pass their number on to their children: each child gets its value rounded down, and the largest remainders
+    # one more. Among equal remainders the larger value comes first; the choice between equal values is random. The
+    # topmost nodes are rounded to the nearest number, halves at random.
     if not np.all(np.isfinite(values)):
         raise ParameterError("a value to round is infinite or not a number. Pass finite values.")
     total = float(np.abs(values).sum())
@@ -478,10 +471,7 @@ def moments(values: FloatArray, means: FloatArray, scale: float) -> tuple[FloatA
 
 
 def _grid(scale: float, top: int) -> tuple[IntArray, int]:
-    """Return the noisy values to distinguish, evenly spaced while noise matters, then ever less finely.
-
-    Also return the number of even steps.
-    """
+    """Return the noisy values to distinguish, evenly spaced while noise matters, and the number of even steps."""
     width = max(1, int(scale / STEPS_PER_SCALE))
     num_even = int(np.ceil(SCALES_NEAR * scale / width)) + 1
     grid = [width * step for step in range(num_even + 1)]
@@ -536,14 +526,12 @@ def reconciling_ratios(
     variances: Sequence[float],
     total: float,  # all trips, according to coarse sums
 ) -> tuple[float, ...]:
-    """Return the weight of noisy sums relative to estimated cells when both are made consistent.
-
-    The sum of estimates over a group has an error of three kinds: the rest of the noise of its cells; the error of the
-    mixture for that group, which may misplace all trips that rest on the mixture more than on their cells' values; and
-    what the noisy sums themselves show, if it is more than their noise explains. The weight of a feature is that error
-    over the variance of its noise and over the number of cells in a group that can move; at most the number of cells in
-    a group, which is its weight in the paper.
-    """
+    """Return the weight of noisy sums relative to estimated cells when both are made consistent."""
+    # The sum of estimates over a group has an error of three kinds: the rest of the noise of its cells; the error of
+    # the mixture for that group, which may misplace all trips that rest on the mixture more than on their cells'
+    # values; and what the noisy sums themselves show, if it is more than their noise explains. The weight of a feature
+    # is that error over the variance of its noise and over the number of cells in a group that can move; at most the
+    # number of cells in a group, which is its weight in the paper.
     num_cells = len(estimate.means)
     joined = np.diff(np.concatenate(([0.0], np.cumsum(estimate.means)))[starts])
     # Per cell, the remaining variance and the trips that rest on the mixture alone
