@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.errors import ParameterError
 from dunnage.kernels.counts import tables as bayes
 from dunnage.kernels.counts.projection import Family
 from dunnage.kernels.counts.tables import (
@@ -232,20 +231,6 @@ def test_other_cells_of_a_pair_and_a_margin_help():
     found = estimate_cells(values, 4.0, pairs=pairs, rates=rates, margin=exact, margin_scale=0.01)
     many = exact > 40
     assert np.bincount(pairs, found.means)[many] == pytest.approx(exact[many], rel=0.02)
-
-
-def test_what_does_not_fit_is_refused():
-    for change in (
-        {"pairs": np.zeros(3, dtype=np.int64)},
-        *({"rates": np.array(rates)} for rates in ([1.0] * 3, [1.0, -1.0], [1.0, np.nan])),
-        {"pairs": np.array([0, -1])},
-        {"margin": np.array([5]), "margin_scale": 1.0},
-        {"margin": np.array([5, 5])},
-        *({"scale": scale} for scale in (0.0, np.inf)),
-    ):
-        asked = {"scale": 1.0, "pairs": np.array([0, 1]), "rates": np.ones(2), **change}
-        with pytest.raises(ParameterError):
-            estimate_cells(np.array([1, 2]), asked.pop("scale"), **asked)
 
 
 def two_features(sums, variances, estimate, total=1000.0):

@@ -69,8 +69,6 @@ def test_classes_of_blocks_are_joined_however_many_are_grouped_at_once() -> None
     assert metric.total(found) < 1.25 * metric.total(grow(metric, 5, patience=0))  # as blocks of larger tables are
     for workers in (1, 4):
         assert grow_in_blocks(metric, 5, size=500, workers=workers).tolist() == found.tolist()
-    with pytest.raises(ParameterError, match="size"):
-        grow_in_blocks(metric, 2, size=0)
 
 
 def test_persons_constraints_and_options_reach_each_block() -> None:

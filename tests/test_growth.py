@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.clusters import closeness, diversity, keeps
 
-from dunnage.errors import ParameterError
 from dunnage.kernels.clusters import growth, refine
 from dunnage.kernels.clusters.growth import Constraints, Metric, grow
 from dunnage.kernels.clusters.published import published_density
@@ -181,15 +180,6 @@ def test_left_out_only_where_allowed_and_cheaper() -> None:
     assert grow(metric, 2, constraints=Constraints(), price=10.0).min() == 0
     assert (grow(metric, 3, person=np.array([0, 0, 1, 1, 1])) == -1).all()  # too few persons make no class
     assert (grow(metric, 6) == -1).all()
-    for k, more in (
-        (0, {}),
-        (2, {"person": np.zeros(3, np.int64)}),
-        (2, {"constraints": Constraints(limits=np.ones(2))}),
-    ):
-        with pytest.raises(ParameterError):
-            grow(metric, k, **more)
-    with pytest.raises(ParameterError, match="max_suppressed"):
-        Constraints(max_suppressed=1.5)
 
 
 def tree_rides(num: int, seed: int) -> Metric:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dunnage.errors import ParameterError
 from dunnage.kernels.clusters.growth import Metric, distance_deviations, distance_moments, near_weights
 from dunnage.kernels.clusters.published import published_density, published_greedy
 
@@ -164,17 +163,6 @@ def test_by_hand():
     assert published_density(on_a_line(0, 2, 4), 2, limits=np.zeros(1)).tolist() == [-1, -1, -1]
     # It widens {0, 1, 2} by 1.5 and {3, 4, 5} by 1.9, but four records are then charged 4.5 (9 more) or 1.9 (7.6 more).
     assert published_density(on_a_line(0, 1.5, 3, 6.4, 6.4, 6.4, 4.5), 3).tolist() == [1, 1, 1, 0, 0, 0, 0]
-
-
-def test_impossible_sizes_orders_and_limits_are_refused():
-    metric, order = on_a_line(1, 2, 3), np.arange(3)
-    cases = [(published_density, k, {}) for k in (0, 4, -1)]
-    cases += [(published_greedy, k, {"order": order}) for k in (0, 4, -1)]
-    cases += [(published_greedy, 2, {"order": np.array(wrong)}) for wrong in ([0, 1], [0, 1, 1], [1, 2, 3])]
-    cases += [(published_density, 2, {"limits": np.array(wrong)}) for wrong in ([1.0, 1.0], [-1.0], [np.nan])]
-    for method, k, more in cases:
-        with pytest.raises(ParameterError):
-            method(metric, k, **more)
 
 
 def test_importing_the_module_does_not_load_the_compiler():

@@ -26,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
-from dunnage.errors import ParameterError
 
 # The spread of the distances of one attribute over all pairs of records, without visiting all pairs.
 #
@@ -117,11 +116,6 @@ class Metric:
     charge: FloatArray  # cost of a unit of a class's largest pairwise distance, by attribute: weight over diameter
     near: FloatArray  # cost of a unit of distance between two records in the search for neighbours, by attribute
 
-    def __post_init__(self) -> None:
-        num = len(self.numbers) + len(self.codes)
-        if not (len(self.tables) == len(self.codes) and len(self.charge) == len(self.near) == num):
-            raise ValueError("one table per coded attribute, one weight per attribute")
-
     def __len__(self) -> int:
         return int(self.numbers.shape[1] if len(self.numbers) else self.codes.shape[1])
 
@@ -209,16 +203,6 @@ class Constraints:
     shares: tuple[FloatArray, ...] | None = None
 
     def __post_init__(self) -> None:
-        for holds, rule, got in (
-            (0 <= self.max_suppressed <= 1, "max_suppressed must be a share from 0 to 1", self.max_suppressed),
-            (self.l >= 1, "l must be at least 1", self.l),
-            (self.t >= 0, "t must be at least 0", self.t),
-            (self.l_kind in ("distinct", "entropy"), "l_kind must be distinct or entropy", self.l_kind),
-            (self.t_kind in ("equal", "ordered"), "t_kind must be equal or ordered", self.t_kind),
-            (self.limits is None or bool(np.all(self.limits >= 0)), "limits must be at least 0", self.limits),
-        ):
-            if not holds:
-                raise ParameterError(f"{rule}. Got {got}.")
         if self.shares is None:
             counts = [np.bincount(codes) for codes in self.sensitive]
             object.__setattr__(self, "shares", tuple(count / max(1, count.sum()) for count in counts))
@@ -251,13 +235,7 @@ class Constraints:
 
 def packed(constraints: Constraints | None, metric: Metric) -> Rules:
     """Return the rules for kernels; without constraints, rules that require nothing."""
-    chosen = Constraints() if constraints is None else constraints
-    if chosen.limits is not None and len(chosen.limits) != len(metric.charge):
-        raise ParameterError(
-            f"limits need one width per attribute. Got {len(chosen.limits)} for {len(metric.charge)} attributes. "
-            "Use infinity for no limit."
-        )
-    return chosen.rules(len(metric.charge), len(metric))
+    return (constraints or Constraints()).rules(len(metric.charge), len(metric))
 
 
 def spare(constraints: Constraints | None, num_records: int) -> int:
@@ -760,7 +738,6 @@ def grow(
     # persons and meets the constraints. The cheapest classes come first, as long as their records are free. Remaining
     # records go where their total cost is least, or stay without a class if none may take them or (up to the share that
     # may be suppressed) if they cost more than `price` everywhere.
-    check(metric, k, person)
     full = with_numbers(metric)
     # Records are sorted by the numeric attribute in which they are farthest apart by its charge.
     lead = int(np.argmax(np.std(full.numbers, axis=1) * full.charge[: len(full.numbers)]))
@@ -799,13 +776,6 @@ def grow(
     if progress is not None:
         progress(1.0)
     return of_record
-
-
-def check(metric: Metric, k: int, person: IntArray | None) -> None:
-    if k < 1:
-        raise ParameterError(f"k, the smallest number of persons in a class, must be at least 1. Got {k}.")
-    if person is not None and len(person) != len(metric):
-        raise ParameterError(f"each record needs its person. Got {len(person)} persons for {len(metric)} records.")
 
 
 def with_numbers(metric: Metric) -> Metric:
@@ -855,8 +825,6 @@ def grow_in_blocks(
     """Return classes grown in blocks: heads may be postponed in a table of one block, but not in larger ones."""
     # The result does not depend on how many blocks are grouped at once. No cut leaves a block with too few persons for
     # one class, so every block can be grouped if the table can.
-    if size < 1:
-        raise ParameterError(f"size, the largest number of records in one block, must be at least 1. Got {size}.")
     if len(metric) <= size:
         return grow(metric, k, constraints=constraints, person=person, price=price, progress=progress)
 
@@ -892,9 +860,8 @@ def grow_in_blocks(
 def blocks(metric: Metric, k: int, *, size: int = SIZE, person: IntArray | None = None) -> Iterator[IntArray]:
     """Return the records of each block, in ascending order."""
     # block, and how many parts it is still to be cut into: parts of equal size need equal time
-    waiting = [
-        (np.arange(len(metric), dtype=np.int64), 1 if len(metric) <= size else -(-len(metric) // min(size, TARGET)))
-    ]
+    num = 1 if len(metric) <= size else -(-len(metric) // min(size, TARGET))
+    waiting = [(np.arange(len(metric), dtype=np.int64), num)]
     while waiting:
         block, parts = waiting.pop()
         sides = _sides(metric, block, parts // 2 / parts, k, person) if parts > 1 else None

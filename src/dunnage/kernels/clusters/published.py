@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
-from dunnage.errors import ParameterError
 from dunnage.kernels.clusters.growth import CodeArray, Metric, MetricTable, distance, distance_moments
 
 # Compiled loops of the published clusterings.
@@ -305,10 +304,7 @@ def place_left_over(
             if number >= 0:
                 for axis in range(len(charge)):
                     reach[1, number, axis] = max(reach[1, number, axis], _gap(axis, record, other, table))
-        best, least = (
-            -1,
-            np.inf,
-        )  # the class with the smallest rise in charge for all its records, unless limits forbid it
+        best, least = -1, np.inf  # the class with the smallest rise in charge for all its records, within limits
         for number in range(len(class_sizes)):
             before, after, allowed = 0.0, 0.0, True
             for axis in range(len(charge)):
@@ -330,10 +326,7 @@ _CELLS_PER_RECORD = 4
 
 def published_greedy(metric: Metric, k: int, *, order: IntArray, limits: FloatArray | None = None) -> IntArray:
     """Form classes around heads in a given random order, each with its k - 1 nearest free records."""
-    order = np.asarray(order, dtype=np.int64)
-    if not np.array_equal(np.sort(order), np.arange(len(metric))):
-        raise ParameterError("order must be a permutation of the record numbers.")
-    return _published(metric, k, limits, order)
+    return _published(metric, k, limits, np.asarray(order, dtype=np.int64))
 
 
 def published_density(metric: Metric, k: int, *, limits: FloatArray | None = None) -> IntArray:
@@ -342,11 +335,7 @@ def published_density(metric: Metric, k: int, *, limits: FloatArray | None = Non
 
 
 def _published(metric: Metric, k: int, limits: FloatArray | None, order: IntArray | None) -> IntArray:
-    if not 1 <= k <= len(metric):
-        raise ParameterError(f"k must be between 1 and the number of records, {len(metric)}. Got {k}.")
     widest = np.full(len(metric.charge), np.inf) if limits is None else np.asarray(limits, dtype=np.float64)
-    if widest.shape != metric.charge.shape or not (widest >= 0).all():
-        raise ParameterError("limits must be one number for each attribute, 0 or more. Use infinity for no limit.")
     places, living = _lay_out(metric)
     of_record: IntArray
     if order is None:

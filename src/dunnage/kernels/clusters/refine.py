@@ -24,7 +24,6 @@ from dunnage.kernels.clusters.growth import (
     Rules,
     begin,
     blocks,
-    check,
     class_lists,
     cost,
     distance,
@@ -262,6 +261,7 @@ def near_classes(class_: int, nearest: int, state: State) -> int:
 @piece
 def farthest(mine: IntArray, theirs: IntArray, table: MetricTable, far: FloatArray, which: IntArray) -> None:
     """Fill in how far records of two classes are from the farthest of the other class, which it is, and the next."""
+    # Axes of `far`: side, attribute, distance to the farthest or to the next, place
     codes, entries, starts, sizes = table.codes, table.entries, table.starts, table.sizes
     for axis in range(codes.shape[0]):
         far[0, axis, :, : len(mine)], far[1, axis, :, : len(theirs)] = -1.0, -1.0
@@ -744,7 +744,6 @@ def refine(
     # Two classes near each other exchange two records, one gives a record to the other, or both are split again; a
     # class is dissolved if its records cost less elsewhere. When none of this helps, classes farther away are tried
     # too.
-    check(metric, k, person)
     tell = progress or (lambda share: None)
     best = _recalled(metric, of_record, constraints, price)
     groups = _groups(metric, best, k) if seconds > 0 else []
@@ -776,7 +775,6 @@ def dissolve(
     """Return the classes without those that cost less elsewhere, most expensive first; see :func:`refine`."""
     # Each record of such a class goes to the nearby class where its total cost is least, or into none at its price, if
     # the constraints allow to leave records out. So records may be suppressed even without limits on widths.
-    check(metric, k, person)
     best = _recalled(metric, of_record, constraints, price)
     for group in _groups(metric, best, k):
         search = LocalSearch(metric, best, group, k, person, constraints, price, int((best < 0).sum()))

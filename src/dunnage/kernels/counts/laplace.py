@@ -228,36 +228,23 @@ def addresses(noise: Noise, starts: IntArray, groups: IntArray, taken: IntArray)
     crowded = (wanted > 0) & (2 * (wanted + used) > room)
     places = np.empty(groups.size, dtype=np.int64)
     inside = crowded[groups]
-    places[inside] = _by_order(noise, starts, np.flatnonzero(crowded), groups[inside], taken)
-    places[~inside] = _by_redrawing(noise, starts, groups[~inside], taken)
-    return places
-
-
-def _by_order(noise: Noise, starts: IntArray, crowded: IntArray, groups: IntArray, taken: IntArray) -> IntArray:
-    """Put all free places of crowded groups into random order and take the first ones."""
-    sizes = np.diff(starts)[crowded]
-    owner = np.repeat(crowded, sizes)
-    free = np.arange(owner.size) + np.repeat(starts[crowded] - (np.cumsum(sizes) - sizes), sizes)
+    # Put all free places of crowded groups into random order and take the first ones.
+    sizes, full = room[crowded], np.flatnonzero(crowded)
+    owner = np.repeat(full, sizes)
+    free = np.arange(owner.size) + np.repeat(starts[full] - (np.cumsum(sizes) - sizes), sizes)
     kept = ~_contains(taken, free)
     owner, free = owner[kept], free[kept]
     shuffled = noise_arrays.permutation(noise, free.size)
     shuffled = shuffled[np.argsort(owner[shuffled], kind="stable")]  # group by group, uniform inside each
-    listed = np.argsort(groups, kind="stable")
-    rank = np.arange(groups.size) - np.searchsorted(groups[listed], groups[listed])
-    places = np.empty(groups.size, dtype=np.int64)
+    listed = np.flatnonzero(inside)[np.argsort(groups[inside], kind="stable")]
+    rank = np.arange(listed.size) - np.searchsorted(groups[listed], groups[listed])
     places[listed] = free[shuffled[np.searchsorted(owner, groups[listed]) + rank]]
-    return places
-
-
-def _by_redrawing(noise: Noise, starts: IntArray, groups: IntArray, taken: IntArray) -> IntArray:
-    """Sample places until none is taken; each attempt succeeds with probability 1/2 at least."""
-    # Cells sample in turn, and again in the next round if their place was gone. An accepted place is uniform among
-    # those free at that moment, and acceptance depends on how many are gone, not on which.
-    places, late = np.empty(groups.size, dtype=np.int64), np.arange(groups.size)
-    gone = [taken]
-    sizes = np.diff(starts)
+    # The others sample in turn, and again in the next round if their place was gone; each attempt succeeds with
+    # probability 1/2 at least. An accepted place is uniform among those free at that moment, and acceptance depends on
+    # how many are gone, not on which.
+    late, gone = np.flatnonzero(~inside), [taken]
     while late.size:
-        tried = starts[groups[late]] + noise_arrays.below_each(noise, sizes[groups[late]])
+        tried = starts[groups[late]] + noise_arrays.below_each(noise, room[groups[late]])
         places[late] = tried
         order = np.argsort(tried, kind="stable")
         ranked = tried[order]

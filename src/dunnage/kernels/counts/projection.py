@@ -66,23 +66,8 @@ class Family:
     blocks: IntArray | None = None
 
     def __post_init__(self) -> None:
-        if not (len(self.groups) == len(self.sizes) == len(self.ratios) >= 1):
-            raise ParameterError(
-                "every coarse feature needs groups, a size and a ratio. "
-                f"Got {len(self.groups)}, {len(self.sizes)} and {len(self.ratios)}. Give one or more of each."
-            )
-        shape = self.groups[0].shape
-        for groups, size, ratio in zip(self.groups, self.sizes, self.ratios, strict=True):
-            if groups.ndim != 1 or groups.shape != shape:
-                raise ParameterError(
-                    "all features must give a group to the same join groups. Pass arrays of one length."
-                )
-            if len(groups) and not (groups.min() >= 0 and groups.max() < size):
-                raise ParameterError(f"groups of a feature must be numbered from 0 to {size - 1}. Renumber them.")
-            if not (0 < ratio < np.inf):
-                raise ParameterError(f"weights must be positive and finite. Got a ratio of {ratio}.")
-        if self.blocks is not None and self.blocks.shape != shape:
-            raise ParameterError("each join group needs a block. Pass an array as long as the groups.")
+        if wrong := [ratio for ratio in self.ratios if not 0 < ratio < np.inf]:
+            raise ParameterError(f"weights must be positive and finite. Got a ratio of {wrong[0]}.")
 
     def __len__(self) -> int:
         return len(self.groups[0])
@@ -110,15 +95,6 @@ class ListedCells:
     starts: IntArray  # where each join group starts in `values`, and their length
     floors: FloatArray  # for each join group a limit that no unlisted cell exceeds; minus infinity if all are listed
     cells: IntArray | None = None  # place of each listed cell before sorting, if available
-
-    def __post_init__(self) -> None:
-        if len(self.starts) != len(self.floors) + 1 or (self.starts[0], self.starts[-1]) != (0, len(self.values)):
-            raise ParameterError("starts must run from 0 to the number of listed cells, one more than floors.")
-        falls = self.values[1:] <= self.values[:-1]
-        firsts = self.starts[1:-1]
-        falls[firsts[(firsts > 0) & (firsts < len(self.values))] - 1] = True
-        if not falls.all() or (len(self.values) and not np.isfinite(self.values).all()):
-            raise ParameterError("values must be finite and fall inside each join group. Sort them.")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -155,7 +131,6 @@ def project(
     start: Sequence[FloatArray] | None = None,  # `duals` of a similar projection
 ) -> Projection:
     """Return the projection over the listed cells, exact to rounding."""
-    check_lengths(candidates, family, sums)
     problem, unknowns = problem_of(family.plan, candidates, sums), family.plan.start(start)
     settle(family.plan, problem, unknowns)
     return project_problem(candidates, family, sums, problem, unknowns, tolerance)
@@ -196,17 +171,6 @@ def project_problem(
         iterations=iterations,
         needed=-theta[0] < candidates.floors,
     )
-
-
-def check_lengths(candidates: ListedCells, family: Family, sums: Sequence[FloatArray]) -> None:
-    if len(candidates.floors) != len(family):
-        raise ParameterError(
-            f"ListedCells must have the join groups of the family. Got {len(candidates.floors)} and {len(family)}."
-        )
-    if tuple(len(part) for part in sums) != family.sizes:
-        raise ParameterError("each group of each coarse feature needs a sum, in the order of the family.")
-    if not all(np.isfinite(part).all() for part in sums):
-        raise ParameterError("sums must be finite numbers.")
 
 
 class _Problem(NamedTuple):
@@ -302,9 +266,7 @@ class NewtonPlan:
     without: NewtonPlan | None = None  # of `"conjugate"`: plan of the features that are left
     kept: IntArray | None = None  # and which unknowns its unknowns are
     blocks: IntArray  # block of each join group
-    coarsest: int = (
-        0  # coarsest feature local to blocks: its sums give the level at which a first list of cells may end
-    )
+    coarsest: int = 0  # coarsest feature local to blocks: its sums give the level where a first list of cells may end
 
     @cached_property
     def inner_chains(self) -> Chains | None:
@@ -504,18 +466,12 @@ def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int],
 def optimality(
     x: FloatArray, values: FloatArray, starts: IntArray, family: Family, sums: Sequence[FloatArray]
 ) -> tuple[float, tuple[FloatArray, ...]]:
-    """Return how far counts are from optimal, relative to the terms of that, and their sums by feature.
-
-    The gradient of half the objective at cell j of join group m is g_j = x_j - c_j + sum_i ratio_i (X_ig - c_ig).
-    The residual is the largest, over the cells, of
-
-    - stationarity: how far g_j is below zero, over the natural scale of the gradient there, which is the sum of the
-      absolute values of all its terms;
-    - feasibility: how far x_j is below zero, over the largest absolute value or count;
-    - complementarity: if both g_j and x_j are positive, the smaller of the two, each over its scale.
-
-    It is computed from x alone and does not change when values and sums, or all weights, are multiplied by a number.
-    """
+    """Return how far counts are from optimal, relative to the terms of that, and their sums by feature."""
+    # The gradient of half the objective at cell j of join group m is g_j = x_j - c_j + sum_i ratio_i (X_ig - c_ig). The
+    # residual is the largest, over the cells, of stationarity (how far g_j is below zero, over the sum of the absolute
+    # values of its terms), feasibility (how far x_j is below zero, over the largest absolute value or count) and
+    # complementarity (if both are positive, the smaller of the two, each over its scale). It is computed from x alone
+    # and does not change when values and sums, or all weights, are multiplied by a number.
     flat = np.concatenate([np.asarray(part, dtype=np.float64) for part in sums])
     worst, totals = conditions(x, values, starts, family.members, np.array(family.ratios, dtype=np.float64), flat)
     return float(worst), tuple(np.split(totals, family.firsts[1:-1]))
@@ -564,26 +520,20 @@ class Arrow(NamedTuple):
 
 
 class Chains(NamedTuple):
-    """Chains of features that end inside blocks, and the others."""
-
-    inside: IntArray
-    outside: IntArray
+    inside: IntArray  # chains of features that end inside blocks
+    outside: IntArray  # the others
 
 
 class CellLists(NamedTuple):
-    """Cells that are listed: values, falling inside each group, their numbers, and where groups start."""
-
-    values: FloatArray
-    cells: IntArray
-    starts: IntArray
+    values: FloatArray  # falling inside each group
+    cells: IntArray  # their numbers
+    starts: IntArray  # of groups
 
 
 class Bins(NamedTuple):
-    """Bins of values: the lowest value, the highest that is binned, and the logarithm of the width to base 2."""
-
-    low: int
-    high: int
-    shift: int
+    low: int  # lowest value
+    high: int  # highest that is binned
+    shift: int  # logarithm of the width to base 2
 
 
 @kernel
@@ -671,10 +621,8 @@ def evaluate(
             gradient[parent[place]] -= pull[place]
             sums[parent[place]] += sums[place]
     squared, largest, floor = 0.0, 0.0, 0.0
-    for place in range(num):
-        floor = max(
-            floor, TINY * abs(target[place])
-        )  # so that 1e-60 instead of zero does not count as an error of 100 %
+    for place in range(num):  # so that 1e-60 instead of zero does not count as an error of 100 %
+        floor = max(floor, TINY * abs(target[place]))
     for place in range(num):
         residual = pull[place] + sums[place]
         squared += residual * residual / slack[place]
@@ -1092,7 +1040,7 @@ def hessian_matrix(leaves: IntArray, parent: IntArray, slack: FloatArray, counts
 
 def factor_step(hessian: Any, gradient: FloatArray, inside: IntArray | None) -> FloatArray:
     """Return the Newton step by one factor, refined once; by a dense one if the unknowns to eliminate are given."""
-    solve = _sparse_solver(hessian) if inside is None else _dense_solver(hessian, inside)
+    solve = _solver(hessian, inside)
     step = solve(-gradient)
     return step + solve(-gradient - hessian @ step)
 
@@ -1127,29 +1075,20 @@ def conjugate_step(
     return step
 
 
-def _sparse_solver(hessian: Any) -> Callable[[FloatArray], FloatArray]:
-    """Return a function that solves with a matrix, by a sparse factor of it scaled to a unit diagonal."""
-    from scipy import sparse
-    from scipy.sparse.linalg import splu
-
-    scale = 1 / np.sqrt(hessian.diagonal())
-    scaling = sparse.diags_array(scale)
-    factor = splu(
-        sparse.csc_matrix(scaling @ hessian @ scaling),
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )
-    return lambda right: np.asarray(scale * factor.solve(scale * right), dtype=np.float64)
-
-
-def _dense_solver(hessian: Any, inside: IntArray) -> Callable[[FloatArray], FloatArray]:
-    """Return a function that solves with a matrix, after eliminating unknowns that are not coupled with each other."""
+def _solver(hessian: Any, inside: IntArray | None) -> Callable[[FloatArray], FloatArray]:
+    """Return a function that solves with a matrix, if possible after eliminating unknowns that are not coupled."""
     from scipy import sparse
     from scipy.linalg import cho_factor, cho_solve
+    from scipy.sparse.linalg import splu
 
-    kept = np.setdiff1d(np.arange(hessian.shape[0]), inside, assume_unique=True)
     diagonal = hessian.diagonal()
+    if inside is None:  # a sparse factor of the matrix scaled to a unit diagonal
+        scale = 1 / np.sqrt(diagonal)
+        scaling = sparse.diags_array(scale)
+        unit = sparse.csc_matrix(scaling @ hessian @ scaling)
+        lu = splu(unit, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        return lambda right: np.asarray(scale * lu.solve(scale * right), dtype=np.float64)
+    kept = np.setdiff1d(np.arange(hessian.shape[0]), inside, assume_unique=True)
     rows = sparse.csr_matrix(hessian[inside][:, kept])
     shares = sparse.diags_array(1 / diagonal[inside]) @ rows
     # The matrix is positive definite; if rounding has destroyed that, use a nearby one.

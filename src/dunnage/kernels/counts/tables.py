@@ -25,7 +25,6 @@ from dunnage.kernels.counts.projection import (
     ListedCells,
     Projection,
     block_of_groups,
-    check_lengths,
     first_levels,
     levels,
     list_above,
@@ -64,10 +63,8 @@ def _whole(values: npt.NDArray[Any]) -> tuple[IntArray, int, int]:
     """Return values as 64-bit whole numbers, the smallest and the largest; above 2^53 they would later be inexact."""
     if values.dtype.kind in "iu":
         parts = [values[first : first + STRETCH] for first in range(0, len(values), STRETCH)]  # each is read only once
-        low, top = (
-            min((int(part.min()) for part in parts), default=0),
-            max((int(part.max()) for part in parts), default=0),
-        )
+        ends = [(int(part.min()), int(part.max())) for part in parts]
+        low, top = min((low for low, _ in ends), default=0), max((top for _, top in ends), default=0)
         if max(top, -low) <= 2**53:
             return np.ascontiguousarray(values, dtype=np.int64), low, top
     raise ParameterError(f"values must be whole numbers up to 2^53. Got {values.dtype}.")
@@ -92,7 +89,6 @@ def project_table(
     values, *extent = _whole(values)
     duals, ladder, above = _first_levels(values, extent, starts, family, sums)
     candidates, plan = list_cells(values, starts, ladder[0], above), family.plan
-    check_lengths(candidates, family, sums)
     unknowns, rungs, iterations = plan.start(duals), iter(ladder[1:]), 0
     while True:
         problem = problem_of(plan, candidates, sums)
@@ -363,9 +359,7 @@ _MIN_VARIANCE = 1e-9
 
 
 class CellEstimate(NamedTuple):
-    """Means and variances of the law of each count, given the noisy counts."""
-
-    means: FloatArray
+    means: FloatArray  # of the law of each count, given the noisy counts
     variances: FloatArray
 
 
@@ -378,20 +372,11 @@ def estimate_cells(
     margin: IntArray | None = None,
     margin_scale: float = 0.0,
 ) -> CellEstimate:
-    if not (values.shape == pairs.shape == rates.shape and values.ndim == 1):
-        raise ParameterError(
-            f"every cell needs a value, a pair and a rate. Got {values.size}, {pairs.size} and {rates.size}."
-        )
-    if not (0 < scale < np.inf and (margin is None or 0 < margin_scale < np.inf)):
-        raise ParameterError(f"scales of noise must be positive and finite. Got {scale} and {margin_scale}.")
-    if not np.isfinite(rates).all() or (rates.size and rates.min() < 0):
-        raise ParameterError("rates must be finite and not negative. Pass projected sums.")
-    if pairs.size and not (pairs.min() >= 0 and pairs.max() < (np.inf if margin is None else len(margin))):
-        raise ParameterError("pairs must be numbered from 0, and each must have a sum in the margin. Renumber them.")
     if not values.size:
         return CellEstimate(means=np.zeros(0), variances=np.zeros(0))
     num_pairs = int(pairs.max()) + 1 if margin is None else len(margin)
-    expected = _smoothed(rates)
+    mean = float(rates.mean())
+    expected = OWN_RATE * rates + (1 - OWN_RATE) * mean if mean > 0 else np.ones(rates.shape)
     of_pairs = np.bincount(pairs, expected, num_pairs).astype(np.float64)
     shares = expected / of_pairs[pairs]
     if margin is not None:
@@ -408,11 +393,6 @@ def estimate_cells(
     doubt = np.bincount(pairs, estimate.variances, len(margin)) + max(laplace_variance(margin_scale), _MIN_VARIANCE)
     step = (margin - np.bincount(pairs, estimate.means, len(margin))) / doubt
     return estimate._replace(means=np.maximum(estimate.means + step[pairs] * estimate.variances, 0.0))
-
-
-def _smoothed(rates: FloatArray) -> FloatArray:
-    mean = float(rates.mean())
-    return OWN_RATE * rates + (1 - OWN_RATE) * mean if mean > 0 else np.ones(rates.shape)
 
 
 def posterior(values: IntArray, scale: float, expected: FloatArray) -> CellEstimate:
@@ -539,7 +519,9 @@ def reconciling_ratios(
     resting = float(estimate.means @ (1 - own))
     misplaced = max(total - float(estimate.means @ own), resting, 1.0)
     left, misplaced = max(float(estimate.variances.mean()), _MIN_VARIANCE), misplaced / len(own)
-    levels = _levels(estimate.means)
+    # The total reduction if every cell is lowered by the k-th smallest mean, but not below zero
+    rising = np.sort(estimate.means)
+    levels = np.cumsum(rising) + np.arange(len(rising) - 1, -1, -1) * rising
     ratios = []
     for codes, noisy, spread in zip(groups, sums, variances, strict=True):
         size, variance = num_cells / len(noisy), max(spread, _MIN_VARIANCE)
@@ -551,12 +533,6 @@ def reconciling_ratios(
         moving = num_cells - np.searchsorted(levels, min(correction, MAX_CORRECTED * levels[-1]))
         ratios.append(min(error / variance * len(noisy) / max(int(moving), 1), size))
     return tuple(ratios)
-
-
-def _levels(means: FloatArray) -> FloatArray:
-    """Return the total reduction if every cell is lowered by the k-th smallest mean, but not below zero."""
-    rising = np.sort(means)
-    return np.asarray(np.cumsum(rising) + np.arange(len(rising) - 1, -1, -1) * rising)
 
 
 def laplace_variance(scale: float) -> float:
