@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.measuring import Row, dataset, row, taken
 from dunnage.arrays import IntArray
 from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.model.domains import IntervalHierarchy, hierarchy_of
+from dunnage.model.hierarchies import IntervalHierarchy, hierarchy_of
 from dunnage.tables.dataset import Dataset
 
 LOSS = "loss per record and attribute (less is better)"

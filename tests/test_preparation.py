@@ -19,7 +19,8 @@ from tests.test_gtfs import FEED, TIMES, TRIPS, feed
 
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
-from dunnage.model.domains import Graph, Numeric, Prefixes, Tree, domain_from
+from dunnage.model.domains import Graph, Numeric, Tree, domain_from
+from dunnage.model.hierarchies import Prefixes
 from dunnage.publishing import owner_warnings
 from dunnage.samples.shape import like
 from dunnage.tables.dataset import drafted

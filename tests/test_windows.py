@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.errors import ParameterError
-from dunnage.model.domains import STAMPS_PER_DATE, Stops, Windows, domain_from, hierarchy_of, split_stamps, stamps_of
+from dunnage.model.domains import STAMPS_PER_DATE, Stops, Windows, domain_from, split_stamps, stamps_of
+from dunnage.model.hierarchies import hierarchy_of
 from dunnage.tables.columns import TimeReadings, read_times
 
 NIGHT = {"lower": "04:00", "upper": "28:00", "window_minutes": 30}

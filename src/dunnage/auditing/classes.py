@@ -47,8 +47,9 @@ from dunnage.auditing.findings import (
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.mechanisms.classes import ClassRelease, released_column, strata
 from dunnage.mechanisms.full_domain import LatticeColumn, Records
-from dunnage.model.domains import Domain, Numeric, Tree, decimal_scale, domain_from, hierarchy_of
+from dunnage.model.domains import Domain, Numeric, Tree, decimal_scale, domain_from
 from dunnage.model.guarantees import SampledDP
+from dunnage.model.hierarchies import hierarchy_of
 from dunnage.model.measures import DISTORTION_METRIC
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise

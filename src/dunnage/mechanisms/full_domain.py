@@ -39,8 +39,9 @@ from dunnage.mechanisms.classes import (
     refuse_empty,
     strata,
 )
-from dunnage.model.domains import Domain, Hierarchy, IntervalHierarchy, hierarchy_of
+from dunnage.model.domains import Domain
 from dunnage.model.guarantees import Promise
+from dunnage.model.hierarchies import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.model.measures import class_sizes
 from dunnage.model.schema import Schema
 

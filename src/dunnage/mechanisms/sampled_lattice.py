@@ -51,7 +51,6 @@ from dunnage.mechanisms.noisy import (
     stated_noise,
 )
 from dunnage.model.certificate import RowMeasures
-from dunnage.model.domains import Hierarchy
 from dunnage.model.guarantees import (
     EPSILON_PER_RECORD,
     FRESH_SAMPLE,
@@ -63,6 +62,7 @@ from dunnage.model.guarantees import (
     Promise,
     SampledDP,
 )
+from dunnage.model.hierarchies import Hierarchy
 from dunnage.model.laws import Cells
 from dunnage.model.measures import class_sizes, size_figures
 from dunnage.model.schema import Schema

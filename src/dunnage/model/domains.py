@@ -20,8 +20,8 @@ kind          distance                     generalised value           width
 ============  ===========================  ==========================  ============================
 
 All but ``numeric`` and ``time`` are *coded* (:class:`CodedDomain`): their values are the ``labels``, and algorithms
-use the positions of values in that tuple and the matrix of distances. :func:`hierarchy_of` gives the levels by which
-values are generalised.
+use the positions of values in that tuple and the matrix of distances. :mod:`dunnage.model.hierarchies` has the levels
+by which values are generalised.
 
 Error messages may name domains, but never the values that were looked up in them: those come from private rows.
 
@@ -352,7 +352,7 @@ class Numeric(Domain):
         Name of the unit, for people.
     doubling
         Width of the intervals at the first level of a hierarchy. It doubles at each level, up to the whole domain; see
-        :func:`hierarchy_of`.
+        :mod:`dunnage.model.hierarchies`.
     clock
         Whether numbers are minutes of a service day, which people read and write as HH:MM.
     """
@@ -475,7 +475,7 @@ class Numeric(Domain):
         lower, upper = generalised
         if not lower <= upper:
             raise ParameterError("An interval must be (lower, upper), the lower bound first.")
-        return (upper - lower) / self.span
+        return (upper - lower) / self.diameter
 
     def grid_values(self, steps: ArrayLike) -> FloatArray:
         return self._grid.points(steps)
@@ -501,19 +501,14 @@ class Numeric(Domain):
         return np.asarray(inside & (self.grid_values(steps) == given))
 
 
-def decimal_scale(values: ArrayLike, largest: int = 9) -> int | None:
-    """Return the smallest power of ten that makes all values whole; None if there is none."""
-    if not 0 <= largest <= 22:
-        raise ParameterError(f"largest must be 0 to 22 (10**22 is the last exact double). Got {largest}.")
+def decimal_scale(values: ArrayLike) -> int | None:
+    """Return the smallest power of ten, up to 10**9, that makes all values whole; None if there is none."""
     numbers = _floats(values)
     if not np.isfinite(numbers).all():
         return None
     few = numbers[:1000]  # most scales fail on a few values
-    for decimals in range(largest + 1):
-        scale: int = 10**decimals
-        if _are_decimals(few, scale) and _are_decimals(numbers, scale):
-            return scale
-    return None
+    scales = (10**decimals for decimals in range(10))
+    return next((scale for scale in scales if _are_decimals(few, scale) and _are_decimals(numbers, scale)), None)
 
 
 def _are_decimals(values: FloatArray, scale: int) -> bool:
@@ -585,14 +580,13 @@ class Graph(Coded):
         edges = tuple((start, end, length) for (start, end), length in sorted(lengths.items()))
         object.__setattr__(self, "edges", edges)
         for backwards in (False, True) if self.directed else (False,):
-            reached = set(_reach(self._arcs, len(self.labels), backwards=backwards))
-            for code, label in enumerate(self.labels):
-                if code not in reached:
-                    ends = (label, self.labels[0]) if backwards else (self.labels[0], label)
-                    raise ParameterError(
-                        f"There is no path from {ends[0]!r} to {ends[1]!r}, but every vertex must be reachable from "
-                        "every other one. Add edges that connect them, or make one domain for each part."
-                    )
+            reached = {self.labels[code] for code in _reach(self._arcs, len(self.labels), backwards=backwards)}
+            if lost := [label for label in self.labels if label not in reached]:
+                ends = (lost[0], self.labels[0]) if backwards else (self.labels[0], lost[0])
+                raise ParameterError(
+                    f"There is no path from {ends[0]!r} to {ends[1]!r}, but every vertex must be reachable from "
+                    "every other one. Add edges that connect them, or make one domain for each part."
+                )
 
     @classmethod
     def from_csv(cls, path: str | PathLike[str], *, directed: bool = False) -> Graph:
@@ -645,14 +639,30 @@ class Graph(Coded):
         incoming, order, unit = self._ways
         step = max(1, _MAX_AT_ONCE // len(order))
         for start in range(0, len(codes), step):
-            near = _shortest_paths(incoming, order, codes[start : start + step])
+            sources = codes[start : start + step]
+            near = np.full((len(order), len(sources)), _UNREACHED, dtype=np.int64)
+            near[sources, np.arange(len(sources))] = 0
+            # Bellman and Ford's relaxation with Yen's alternating sweeps: a sweep follows a path as long as it runs
+            # along the order, so sweeps back and forth along a breadth-first order settle in a few rounds.
+            before: IntArray | None = None
+            while before is None or not np.array_equal(before, near):
+                before = near.copy()
+                for vertex in (*order, *reversed(order)):
+                    starts, lengths = incoming[vertex]
+                    np.minimum(near[vertex], (near[starts] + lengths).min(axis=0), out=near[vertex])
             yield np.ascontiguousarray(near.T / unit, dtype=np.float64)
 
     @cached_property
     def _ways(self) -> tuple[list[tuple[IntArray, IntArray]], list[int], float]:
         """Arcs into each vertex, vertices in the order in which they are reached, and the length 1 in units of arcs."""
-        num = len(self.labels)
-        unit = _common_unit(self._arcs, num)
+        num, unit = len(self.labels), Fraction(1)
+        # How many units make a length of 1: all lengths are whole if possible, and no path has 2**62 units.
+        longest = max(length for _, _, length in self._arcs) * num
+        for denominator in {length.denominator for _, _, length in self._arcs}:
+            unit = Fraction(math.lcm(int(unit), denominator))
+            if longest * unit >= _UNREACHED:
+                unit = Fraction(2) ** (math.floor(math.log2(_UNREACHED / longest)) - 1)
+                break
         into: list[list[tuple[int, int]]] = [[] for _ in range(num)]
         for start, end, length in self._arcs:
             into[end].append((start, max(1, round(length * unit))))  # no length is rounded to 0
@@ -693,10 +703,7 @@ def _reach(arcs: list[tuple[int, int, Fraction]], num_vertices: int, *, backward
     """Return the vertices that the first one reaches (or that reach it), fewest edges first."""
     following: list[list[int]] = [[] for _ in range(num_vertices)]
     for start, end, _ in arcs:
-        if backwards:
-            following[end].append(start)
-        else:
-            following[start].append(end)
+        following[end if backwards else start].append(start if backwards else end)
     order, seen, todo = [0], {0}, deque([0])
     while todo:
         for vertex in following[todo.popleft()]:
@@ -707,42 +714,7 @@ def _reach(arcs: list[tuple[int, int, Fraction]], num_vertices: int, *, backward
     return order
 
 
-def _common_unit(arcs: list[tuple[int, int, Fraction]], num_vertices: int) -> Fraction:
-    """Return how many units make a length of 1, all lengths being whole if possible, and no path of 2**62 units."""
-    longest = max(length for _, _, length in arcs) * num_vertices
-    unit = 1
-    for denominator in {length.denominator for _, _, length in arcs}:
-        unit = math.lcm(unit, denominator)
-        if longest * unit >= _UNREACHED:
-            return Fraction(2) ** (math.floor(math.log2(_UNREACHED / longest)) - 1)
-    return Fraction(unit)
-
-
-def _shortest_paths(incoming: list[tuple[IntArray, IntArray]], order: list[int], sources: IntArray) -> IntArray:
-    """Return the distance to each vertex (row) from some vertices (columns)."""
-    # Bellman and Ford's relaxation with Yen's alternating sweeps: a sweep follows a path as long as it runs along the
-    # order, so sweeps back and forth along a breadth-first order settle in a few rounds.
-    near = np.full((len(order), len(sources)), _UNREACHED, dtype=np.int64)
-    near[sources, np.arange(len(sources))] = 0
-    while True:
-        before = near.copy()
-        for vertex in (*order, *reversed(order)):
-            starts, lengths = incoming[vertex]
-            np.minimum(near[vertex], (near[starts] + lengths).min(axis=0), out=near[vertex])
-        if np.array_equal(before, near):
-            return near
-
-
-# --- Trees, and hierarchies: how each kind of attribute is generalised level by level
-#
-# numeric                   the value, then intervals of the width `doubling`, twice that, ..., the whole domain
-# tree                      the leaf, then the nodes above it: the columns of an ARX file, or the depths of the tree
-# ordinal, category, stop   the value, then `*`
-#
-# Levels nest: values that share a generalisation share it on every higher level. A hierarchy is public, as a domain is.
-
-ANY = "*"  # Label that generalises all values of an ordinal or category attribute
-MAX_CELLS = 2**24  # Maximum size of a hierarchy of labels: leaves times levels
+# --- Trees
 
 
 class _Shape(NamedTuple):
@@ -781,17 +753,38 @@ class Tree(Coded):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        parents = _parent_pairs(self.parents)
-        rows = _level_rows(self.rows)
+        entries = self.parents.items() if isinstance(self.parents, Mapping) else self.parents
+        if isinstance(entries, str) or not isinstance(entries, Iterable):
+            raise ParameterError(f"parents must map each child to its parent. Got {shown(self.parents)}.")
+        pairs = []
+        for entry in entries:
+            if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 2:
+                raise ParameterError(f"parents must be pairs (child, parent). Got {shown(entry)}.")
+            for label in entry:
+                check_text(label, "parents")
+            pairs.append((entry[0], entry[1]))
+        pairs.sort()
+        for (child, first), (other, second) in pairwise(pairs):
+            if child == other:
+                raise ParameterError(f"{child!r} has two parents, {first!r} and {second!r}. Keep one of the entries.")
+        if isinstance(self.rows, str) or not isinstance(self.rows, Iterable):
+            raise ParameterError(f"rows must be a list of rows. Got {shown(self.rows)}.")
+        given = list(self.rows)
+        for row in given:
+            if isinstance(row, str) or not isinstance(row, Sequence):
+                raise ParameterError(f"A row must be a list of labels, the leaf first. Got {shown(row)}.")
+        for index, what in _row_problems(given)[:1]:
+            raise ParameterError(f"Hierarchy row {index + 1}: {what}")
+        rows = tuple(sorted(tuple(row) for row in given))
         if rows:
             steps = (step for row in rows for step in pairwise(row))
-            implied = tuple(sorted({(child, parent) for child, parent in steps if child != parent}))
-            if parents and parents != implied:
+            implied = sorted({(child, parent) for child, parent in steps if child != parent})
+            if pairs and pairs != implied:
                 raise ParameterError("parents and rows disagree. Give only one of them.")
-            parents = implied
-        if not parents:
+            pairs = implied
+        if not pairs:
             raise ParameterError("A tree needs parents (child -> parent) or rows.")
-        object.__setattr__(self, "parents", parents)
+        object.__setattr__(self, "parents", tuple(pairs))
         object.__setattr__(self, "rows", rows)
         _ = self._shape  # the walk detects cycles and second roots
 
@@ -821,12 +814,43 @@ class Tree(Coded):
             raise InputError(str(path), [str(error)]) from None
 
     @cached_property
-    def _shape(self) -> _Shape:
-        return _walk(self.parents)
-
-    @cached_property
     def _parent_of(self) -> dict[str, str]:
         return dict(self.parents)
+
+    @cached_property
+    def _shape(self) -> _Shape:
+        """The tree, walked without recursion because hierarchies may be deep."""
+        children: dict[str, list[str]] = {}
+        for child, parent in self.parents:
+            children.setdefault(parent, []).append(child)
+        roots = sorted(children.keys() - self._parent_of.keys())
+        if len(roots) > 1:
+            raise ParameterError(
+                f"A tree must have one root, but {len(roots)} nodes have no parent, such as {roots[0]!r} and "
+                f"{roots[1]!r}. Give them a common ancestor."
+            )
+        leaves: list[str] = []
+        starts, spans, depths = dict[str, int](), dict[str, tuple[int, int]](), dict.fromkeys(roots, 0)
+        todo = [(root, False) for root in roots]
+        while todo:
+            node, done = todo.pop()
+            if done:
+                spans[node] = starts[node], len(leaves)
+                continue
+            starts[node] = len(leaves)
+            if node not in children:
+                leaves.append(node)
+            todo.append((node, True))
+            todo.extend((child, False) for child in reversed(children.get(node, ())))
+            depths.update((child, depths[node] + 1) for child in children.get(node, ()))
+        above = self._parent_of
+        if lost := above.keys() - spans.keys():  # entries that the walk did not reach lead into a cycle
+            node, seen = min(lost), set[str]()
+            while node not in seen:
+                seen.add(node)
+                node = above[node]
+            raise ParameterError(f"{node!r} is its own ancestor: remove {node!r} -> {above[node]!r} from the cycle.")
+        return _Shape(roots[0], tuple(leaves), spans, depths, children)
 
     @cached_property
     def _row_of(self) -> dict[str, tuple[str, ...]]:
@@ -900,73 +924,6 @@ class Tree(Coded):
         return {"kind": self.kind, "parents": dict(self.parents)}
 
 
-def _parent_pairs(parents: object) -> tuple[tuple[str, str], ...]:
-    entries = parents.items() if isinstance(parents, Mapping) else parents
-    if isinstance(entries, str) or not isinstance(entries, Iterable):
-        raise ParameterError(f"parents must map each child to its parent. Got {shown(parents)}.")
-    pairs = []
-    for entry in entries:
-        if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 2:
-            raise ParameterError(f"parents must be pairs (child, parent). Got {shown(entry)}.")
-        for label in entry:
-            check_text(label, "parents")
-        pairs.append((entry[0], entry[1]))
-    pairs.sort()
-    for (child, first), (other, second) in pairwise(pairs):
-        if child == other:
-            raise ParameterError(f"{child!r} has two parents, {first!r} and {second!r}. Keep one of the entries.")
-    return tuple(pairs)
-
-
-def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
-    """Walk a tree depth first, without recursion because hierarchies may be deep."""
-    children: dict[str, list[str]] = {}
-    for child, parent in parents:
-        children.setdefault(parent, []).append(child)
-    roots = sorted(children.keys() - {child for child, _ in parents})
-    if len(roots) > 1:
-        raise ParameterError(
-            f"A tree must have one root, but {len(roots)} nodes have no parent, such as {roots[0]!r} and {roots[1]!r}. "
-            "Give them a common ancestor."
-        )
-    leaves: list[str] = []
-    starts, spans, depths = dict[str, int](), dict[str, tuple[int, int]](), dict.fromkeys(roots, 0)
-    todo = [(root, False) for root in roots]
-    while todo:
-        node, done = todo.pop()
-        if done:
-            spans[node] = starts[node], len(leaves)
-            continue
-        starts[node] = len(leaves)
-        if node not in children:
-            leaves.append(node)
-        todo.append((node, True))
-        todo.extend((child, False) for child in reversed(children.get(node, ())))
-        depths.update((child, depths[node] + 1) for child in children.get(node, ()))
-    parent_of = dict(parents)
-    if lost := parent_of.keys() - spans.keys():  # entries that the walk did not reach lead into a cycle
-        node, seen = min(lost), set[str]()
-        while node not in seen:
-            seen.add(node)
-            node = parent_of[node]
-        raise ParameterError(f"{node!r} is its own ancestor: remove {node!r} -> {parent_of[node]!r} from the cycle.")
-    return _Shape(roots[0], tuple(leaves), spans, depths, children)
-
-
-def _level_rows(rows: object) -> tuple[tuple[str, ...], ...]:
-    if isinstance(rows, str) or not isinstance(rows, Iterable):
-        raise ParameterError(f"rows must be a list of rows. Got {shown(rows)}.")
-    given = list(rows)
-    for row in given:
-        if isinstance(row, str) or not isinstance(row, Sequence):
-            raise ParameterError(f"A row must be a list of labels, the leaf first. Got {shown(row)}.")
-    problems = _row_problems(given)
-    if problems:
-        index, what = problems[0]
-        raise ParameterError(f"Hierarchy row {index + 1}: {what}")
-    return tuple(sorted(tuple(row) for row in given))
-
-
 def _row_problems(rows: Sequence[Sequence[object]]) -> list[tuple[int, str]]:
     """Return all problems of the rows of a hierarchy, each with the index of its row."""
     problems: list[tuple[int, str]] = []
@@ -1012,180 +969,6 @@ def _row_problems(rows: Sequence[Sequence[object]]) -> list[tuple[int, str]]:
                 what = f"{label!r} means different things at levels {levels[-1]} and {tops[label]}. Rename one."
                 problems.append((index, what))
     return sorted(problems, key=lambda problem: problem[0])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prefixes:
-    """How codes such as postcodes are shortened: ``80331`` becomes ``803**``, then ``80***``, then ``*****``."""
-
-    length: int  # Characters of a full code
-    kept: tuple[int, ...]  # How many first characters remain: of a value, then level by level
-    codes: tuple[str, ...] | None = None  # All codes; None if every number of that length may be one
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.length <= 20:
-            raise ParameterError(f"length must be the number of characters of a full code, 1 to 20. Got {self.length}.")
-        if not self.kept or any(few >= many for many, few in pairwise((self.length + 1, *self.kept, 0))):
-            raise ParameterError(
-                f"prefix must be numbers of characters that become smaller, from at most {self.length} to at least 1, "
-                f"such as [3, 2]. Got {shown(list(self.kept))}."
-            )
-
-    def shortened(self, code: str, kept: int) -> str:
-        return code[:kept] + ANY * (self.length - kept)
-
-    def tree(self) -> Tree:
-        first, codes = self.kept[0], self.codes
-        if codes is None:
-            if first > MAX_DIGITS:
-                raise ParameterError(
-                    f"without a list of all codes, at most the first {MAX_DIGITS} digits can remain. Got {first}. Keep "
-                    "fewer, or list the codes that exist: domain = [...]."
-                )
-            codes = tuple(f"{number:0{first}d}" for number in range(10**first))
-        elif wrong := [code for code in check_texts(codes, "domain") if len(code) != self.length or ANY in code]:
-            raise ParameterError(f"a code must have {self.length} characters other than *. Got {wrong[0]!r}.")
-        starts = dict.fromkeys(code[:first] for code in codes)
-        levels = (*self.kept, 0)
-        return Tree(rows=[[self.shortened(start, kept) for kept in levels] for start in starts])
-
-    def cut(self, cell: str) -> str:
-        """Shorten a cell, which may be longer after a mark, as ``10001-1234`` is; other cells do not change."""
-        code = cell.strip()
-        full, more = code[: self.length], code[self.length :]
-        if len(full) < self.length or more[:1].isalnum() or (self.codes is None and not full.isdecimal()):
-            return code
-        return self.shortened(code, self.kept[0])
-
-
-MAX_DIGITS = 4  # Digits that remain of codes without a list: a certificate lists every leaf
-
-
-@dataclass(frozen=True)
-class IntervalHierarchy:
-    """Numbers, and intervals that double in width; the last level is the whole domain.
-
-    Intervals start at the lower end of the domain, and the last of a level ends with the domain. A border belongs to
-    the interval above it, the upper end to the last. Published intervals are closed. A value that is the double nearest
-    to a border counts as that border, so that decimals fall where they would on paper.
-    """
-
-    domain: Numeric
-
-    @cached_property
-    def num_levels(self) -> int:
-        return 2 + (self._num_intervals - 1).bit_length()
-
-    @cached_property
-    def _span(self) -> int:
-        """Width of the whole domain in units of the denominator of the borders."""
-        return int((self.domain.upper - self.domain.lower) * self.domain.borders.denominator)
-
-    @property
-    def _unit(self) -> int:
-        return math.gcd(self._span, self.domain.borders.step)
-
-    @property
-    def whole(self) -> int:
-        return self._span // self._unit
-
-    @property
-    def _num_intervals(self) -> int:
-        return -(-self._span // self.domain.borders.step)
-
-    def _index(self, values: FloatArray, level: int) -> IntArray:
-        # Two neighbours make an interval of the next level, so all indices follow from those of level 1.
-        return self.domain.borders.below(values, self._num_intervals - 1) >> (level - 1)
-
-    def groups(self, values: FloatArray, level: int) -> IntArray:
-        """Give values with the same generalisation the same number, in their order."""
-        if level == 0:
-            return np.unique(values, return_inverse=True)[1].astype(np.int64)
-        return self._index(values, level)
-
-    def widths(self, values: FloatArray, level: int) -> IntArray:
-        if level == 0:
-            return np.zeros(len(values), dtype=np.int64)
-        step = self.domain.borders.step // self._unit << (level - 1)
-        starts = self._index(values, level) * step
-        return np.minimum(starts + step, self.whole) - starts
-
-    def bounds(self, values: FloatArray, level: int) -> tuple[FloatArray, FloatArray]:
-        if level == 0:
-            return values, values
-        index, scale = self._index(values, level), 1 << (level - 1)
-        last = (index + 1) * scale >= self._num_intervals
-        below_last = np.where(last, 0, (index + 1) * scale)
-        upper = np.where(last, self.domain.upper_float, self.domain.borders.points(below_last))
-        return self.domain.borders.points(index * scale), upper
-
-
-@dataclass(frozen=True)
-class NodeHierarchy:
-    """Labels and the labels that generalise them."""
-
-    domain: Tree | Ordinal | Category | Stops
-
-    def __post_init__(self) -> None:
-        if len(self.domain.labels) * self.num_levels > MAX_CELLS:
-            raise ParameterError(
-                f"A hierarchy can have at most {MAX_CELLS} leaves times levels. Got {len(self.domain.labels)} leaves "
-                f"on {self.num_levels} levels. Use fewer leaves or levels."
-            )
-        if not isinstance(self.domain, Tree) and ANY in self.domain.labels:
-            raise ParameterError(
-                f"{ANY!r} stands for any value in a release, but is also a value of this {self.domain.kind} domain. "
-                "Rename the value."
-            )
-
-    @cached_property
-    def num_levels(self) -> int:
-        if isinstance(self.domain, Tree):
-            return self.domain.num_levels
-        return min(2, len(self.domain.labels))
-
-    @cached_property
-    def whole(self) -> int:
-        return max(1, len(self.domain.labels) - 1) if isinstance(self.domain, Tree) else 1
-
-    @cached_property
-    def _paths(self) -> list[tuple[str, ...]]:
-        if isinstance(self.domain, Tree):
-            return [self.domain.levels(leaf) for leaf in self.domain.labels]
-        return [(label, ANY)[: self.num_levels] for label in self.domain.labels]
-
-    def labels(self, level: int) -> list[str]:
-        return [path[level] for path in self._paths]
-
-    @cached_property
-    def node_widths(self) -> dict[str, int]:
-        """Width of each node by its label: other leaves below it, or 0 and 1."""
-        if isinstance(self.domain, Tree):
-            return {node: size - 1 for node, size in self.domain.node_sizes.items()}
-        return {label: level for path in self._paths for level, label in enumerate(path)}
-
-    def groups(self, codes: IntArray, level: int) -> IntArray:
-        """Give codes with the same generalisation the same number; only the hierarchy decides their order."""
-        number: dict[str, int] = {}
-        of_code = [number.setdefault(label, len(number)) for label in self.labels(level)]
-        return np.asarray(of_code, dtype=np.int64)[codes]
-
-    def widths(self, codes: IntArray, level: int) -> IntArray:
-        widths = [self.node_widths[label] for label in self.labels(level)]
-        return np.asarray(widths, dtype=np.int64)[codes]
-
-
-Hierarchy = IntervalHierarchy | NodeHierarchy
-
-
-def hierarchy_of(domain: Domain) -> Hierarchy:
-    if isinstance(domain, Numeric):
-        _ = domain.borders  # raises an error without a first width
-        return IntervalHierarchy(domain)
-    if isinstance(domain, Tree | Ordinal | Category | Stops):
-        return NodeHierarchy(domain)
-    why = ", because its values form a network" if domain.kind == "graph" else ""
-    raise ParameterError(f"A {domain.kind} domain has no hierarchy{why}. Use kind = tree with a hierarchy.")
 
 
 # --- Times of a service day, in windows of equal length, and days that are counted separately

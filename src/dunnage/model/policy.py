@@ -41,8 +41,9 @@ from pydantic.json_schema import SkipJsonSchema
 from dunnage.errors import ParameterError, PolicyError, Problem, UserError
 from dunnage.exact import exact, plain, shown
 from dunnage.model.documents import Flaws, Model, problems_of, suggestion, type_name
-from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Prefixes, Stops, Tree, Windows
+from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
+from dunnage.model.hierarchies import Prefixes
 from dunnage.model.periods import LABEL, LENGTHS, MAX_LABEL, DateFormat, dates_of, length_of
 from dunnage.model.schema import (
     CONTRIBUTION_SPANS,

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.model.documents import suggestion
-from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Prefixes, Stops, Windows
+from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
+from dunnage.model.hierarchies import Prefixes
 from dunnage.model.periods import DateFormat
 from dunnage.model.trips import Level, Trip, Universe
 

@@ -32,18 +32,9 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.model.documents import close_word, suggestion
-from dunnage.model.domains import (
-    DAY_SECONDS,
-    Graph,
-    Numeric,
-    Prefixes,
-    Stops,
-    Tree,
-    Windows,
-    decimal_scale,
-    split_stamps,
-)
+from dunnage.model.domains import DAY_SECONDS, Graph, Numeric, Stops, Tree, Windows, decimal_scale, split_stamps
 from dunnage.model.guarantees import SpendPurpose
+from dunnage.model.hierarchies import Prefixes
 from dunnage.model.periods import LABEL, DateFormat, dates_of, length_of, period_of
 from dunnage.model.policy import PeriodRule, Policy, Written
 from dunnage.model.schema import Attribute, Role, Schema

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.exact import exact
 from dunnage.model.certificate import Certificate, NoiseCell, RowMeasures
-from dunnage.model.domains import CodedDomain, Graph, IntervalHierarchy, NodeHierarchy, Numeric, Tree, hierarchy_of
+from dunnage.model.domains import CodedDomain, Graph, Numeric, Tree
 from dunnage.model.guarantees import KAnonymity, SampledDP
+from dunnage.model.hierarchies import IntervalHierarchy, NodeHierarchy, hierarchy_of
 from dunnage.model.measures import (
     class_sizes,
     ranked,
