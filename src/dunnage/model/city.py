@@ -313,19 +313,18 @@ def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: BoolArra
 
 
 def read_assumed(path: str | PathLike[str]) -> tuple[str, ...]:
-    what = ""
     try:
         content = json.loads(public_content(path))
     except (ValueError, RecursionError):
-        what, content = "this is not JSON", None
-    assumed = content.get("assumed", []) if isinstance(content, dict) else []
-    if not what and not (isinstance(content, dict) and content.get("format") == 1):
+        what = "this is not JSON"
+    else:
+        assumed = content.get("assumed", []) if isinstance(content, dict) else []
         what = "format must be 1, which is what this version reads"
-    elif not (isinstance(assumed, list) and len(assumed) <= MAX_ASSUMED and all(isinstance(x, str) for x in assumed)):
-        what = f"assumed must be a list of at most {MAX_ASSUMED} sentences"
-    if what:
-        raise InputError(str(path), [Problem(what, remedy="Fix it, or remove the file.")])
-    return tuple(assumed)
+        if isinstance(content, dict) and content.get("format") == 1:
+            if isinstance(assumed, list) and len(assumed) <= MAX_ASSUMED and all(isinstance(x, str) for x in assumed):
+                return tuple(assumed)
+            what = f"assumed must be a list of at most {MAX_ASSUMED} sentences"
+    raise InputError(str(path), [Problem(what, remedy="Fix it, or remove the file.")])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

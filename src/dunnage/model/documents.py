@@ -119,7 +119,14 @@ def load_json(path: Path, *, what: str, remedy: str = "", max_bytes: int = MAX_B
 
 def check(content: Any, model: type[M], source: Path | str, *, what: str, remedy: str = "") -> M:
     """Make a model from plain data, or raise one :class:`InputError` with all problems."""
-    if not isinstance(content, dict) or not _fits_format(content, model):
+    fits = isinstance(content, dict)
+    for name in ("format", "kind") if fits else ():
+        field = model.model_fields.get(name)
+        if field is not None and typing.get_origin(field.annotation) is Literal:
+            # True and 1.0 equal 1 in Python, but they are different files.
+            given, fixed = content.get(name), typing.get_args(field.annotation)
+            fits = fits and any(type(given) is type(value) and given == value for value in fixed)
+    if not fits:
         raise InputError(str(source), [f"is not {what} in a format that this version reads. {remedy}".rstrip()])
     try:
         return model.model_validate(content)
@@ -132,28 +139,11 @@ def check(content: Any, model: type[M], source: Path | str, *, what: str, remedy
         raise InputError(str(source), [f"is not {what}. {remedy}".rstrip()]) from None
 
 
-def _fits_format(content: Mapping[str, Any], model: type[BaseModel]) -> bool:
-    """Return whether the content has the format number and kind that the model fixes."""
-    for name in ("format", "kind"):
-        field = model.model_fields.get(name)
-        if field is None or typing.get_origin(field.annotation) is not Literal:
-            continue
-        # True and 1.0 equal 1 in Python, but they are different files.
-        if not any(
-            type(content.get(name)) is type(v) and content.get(name) == v for v in typing.get_args(field.annotation)
-        ):
-            return False
-    return True
-
-
 class Flaws(ValueError):
-    """All problems that a validator reports, with places below its own.
-
-    ``{says}`` in a problem stands for the description of the field. With ``beside``, places are relative to the table
-    that has the field, for a validator that compares fields.
-    """
+    """All problems that a validator reports, with places below its own; ``{says}`` is the field's description."""
 
     def __init__(self, *problems: Problem, beside: bool = False) -> None:
+        # With `beside`, places are relative to the table that has the field, for a validator that compares fields.
         self.problems, self.beside = problems, beside
         super().__init__("; ".join(map(str, problems)))
 

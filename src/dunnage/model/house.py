@@ -49,8 +49,6 @@ Positive = Annotated[Number, AfterValidator(_positive)]
 
 
 class Limits(Table):
-    """What a house requires of everything that leaves it."""
-
     min_k: int | None = key("a whole number, such as 5", None)
     max_epsilon: Positive | None = key("the largest epsilon of one release, such as 1", None)
     max_epsilon_month: Positive | None = key("the largest epsilon of a dataset in a calendar month, such as 4", None)
@@ -223,17 +221,15 @@ class House:
         k = stated.guarantee.to_dict().get("k")
         if limits.min_k is not None and isinstance(k, int):
             figures.append(_Figure("min_k", k >= limits.min_k, f"k is {k}; at least {limits.min_k} is required."))
-        loss = _loss(stated)
-        return figures if loss is None else [*figures, *self._losses(loss)]
-
-    def _losses(self, loss: Loss) -> Iterable[_Figure]:
-        for name, value, limit in (
-            ("max_epsilon", loss.epsilon, self.limits.max_epsilon),
-            ("max_delta", loss.delta if loss.bounded else None, self.limits.max_delta),
-        ):
-            if limit is not None:
-                what = f"the release really costs {loss}; {name[4:]} {decimal_text(limit)} is allowed."
-                yield _Figure(name, value is not None and value <= limit, what)
+        if (loss := _loss(stated)) is not None:
+            for name, value, limit in (
+                ("max_epsilon", loss.epsilon, limits.max_epsilon),
+                ("max_delta", loss.delta if loss.bounded else None, limits.max_delta),
+            ):
+                if limit is not None:
+                    what = f"the release really costs {loss}; {name[4:]} {decimal_text(limit)} is allowed."
+                    figures.append(_Figure(name, value is not None and value <= limit, what))
+        return figures
 
     def of_certificate(self, certificate: Certificate) -> list[_Figure]:
         """Check what only a finished release shows: the share that was suppressed."""

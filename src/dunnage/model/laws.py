@@ -173,11 +173,10 @@ class LaplaceLaw(_Law):
 
 @dataclass(frozen=True, kw_only=True)
 class PiecewiseLaw(_Law):
-    """Land in a window around the true point with odds of e to the epsilon, otherwise anywhere, evenly.
+    """Land in a window around the true point with odds of e to the epsilon, otherwise anywhere, evenly."""
 
-    The window is as narrow as the confidence allows, so that it is the interval; without a confidence its width is the
-    best for a single number. A window may extend beyond the range; points outside are clamped.
-    """
+    # The window is as narrow as the confidence allows, so that it is the interval; without a confidence its width is
+    # the best for a single number. A window may extend beyond the range; points outside are clamped.
 
     name: ClassVar[str] = "piecewise"
 
@@ -227,17 +226,13 @@ class PiecewiseLaw(_Law):
             return Fraction(0)
         return Fraction(1) if self.half >= self.last else 1 - self.last * self._each
 
-    def _counts(self, seen: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[IntArray, IntArray]:
-        """Return how many outcomes are seen as a point, and how many of them lie in the window of the true point."""
+    def log_likelihood(self, seen: npt.ArrayLike, truth: npt.ArrayLike) -> FloatArray:
+        # How many outcomes are seen as a point, and how many of them lie in the window of the true point
         seen, truth = np.broadcast_arrays(seen, truth)
         low = np.where(seen == 0, -self.half, seen)
         high = np.where(seen == self.last, self.last + self.half, seen)
-        inside = np.minimum(high, truth + self.half) - np.maximum(low, truth - self.half) + 1
-        return high - low + 1, np.maximum(inside, 0)
-
-    def log_likelihood(self, seen: npt.ArrayLike, truth: npt.ArrayLike) -> FloatArray:
-        outcomes, inside = self._counts(seen, truth)
-        growth = math.exp(self.epsilon)
+        inside = np.maximum(np.minimum(high, truth + self.half) - np.maximum(low, truth - self.half) + 1, 0)
+        outcomes, growth = high - low + 1, math.exp(self.epsilon)
         return np.asarray(np.log((outcomes - inside + inside * growth) / (self._window * growth + self.last)))
 
     def evidence(self, seen: IntArray) -> FloatArray:
@@ -312,16 +307,10 @@ class Cells:
         try:
             first = described[0]
             law, epsilon, confidence = first["law"], first["epsilon"], first["confidence"]
-            cells = cls.cut(
-                domain,
-                [exact(item["lower"]) for item in described[1:]],
-                law=law,
-                epsilon=exact(epsilon),
-                confidence=exact(confidence),
-            )
+            borders = [exact(item["lower"]) for item in described[1:]]
+            return cls.cut(domain, borders, law=law, epsilon=exact(epsilon), confidence=exact(confidence))
         except (KeyError, IndexError, TypeError):
             raise ParameterError(f"cells of noise need law, epsilon and confidence. Got {shown(described)}.") from None
-        return cells
 
     @cached_property
     def _starts(self) -> IntArray:
@@ -361,10 +350,9 @@ class Cells:
         # A value off the grid is up to half a step away from its grid point.
         low = 2 * np.maximum(steps - below, first) - 1
         high = 2 * np.minimum(steps + above, end) + 1
-        points = self._halves.points
-        return self.domain.clamp(points(np.maximum(low, 0))), self.domain.clamp(
-            points(np.minimum(high, 2 * self.domain.num_steps))
-        )
+        inside = (np.maximum(low, 0), np.minimum(high, 2 * self.domain.num_steps))
+        lower, upper = (self.domain.clamp(self._halves.points(steps)) for steps in inside)
+        return lower, upper
 
     def interval(self, values: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return the intervals of the stated confidence around noisy values; without one, the values themselves."""

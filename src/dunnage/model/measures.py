@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple, TypedDict
 
@@ -110,8 +110,12 @@ def entropy_diversity(class_id: IntArray, column: pa.Array) -> float:
 
 
 def _largest_distance(table: _Occurrences, *, ordered: bool) -> float:
-    distances = _ordered_distances(table) if ordered else _equal_distances(table)
-    return float(distances.max(initial=0.0))
+    if ordered:
+        return float(_ordered_distances(table).max(initial=0.0))
+    # Total variation between each class and the table: the excess of the class
+    whole = table.whole / table.whole.sum()
+    excess = np.maximum(table.counts / table.sizes - whole[table.values], 0.0)
+    return float(np.bincount(table.classes, weights=excess).max(initial=0.0))
 
 
 def label_distances(domain: CodedDomain, codes: IntArray) -> FloatArray:
@@ -134,7 +138,10 @@ def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatAr
             last = first + len(rows)
             places = by_vertex[slice(*np.searchsorted(codes[by_vertex], vertices[[first, last - 1]] + [0, 1]))]
             row_of = np.searchsorted(vertices, codes[places]) - first
-            for some in _in_parts(sizes[of_set[places]]):
+            # Runs of about _MAX_PAIRS pairs, with at least one item in each
+            cuts = np.flatnonzero(np.diff(np.cumsum(sizes[of_set[places]]) // _MAX_PAIRS)) + 1
+            for start, end in itertools.pairwise([0, *cuts.tolist(), len(places)]):
+                some = slice(start, end)
                 own, num = of_set[places[some]], sizes[of_set[places[some]]]
                 begins = np.cumsum(num) - num
                 others = codes[np.repeat(starts[own] - begins, num) + np.arange(num.sum())]
@@ -145,13 +152,6 @@ def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatAr
     ends = np.cumsum(sizes)
     steps = (codes[ends - 1] - codes[ends - sizes]).astype(np.float64)
     return np.asarray(steps if isinstance(domain, Ordinal) else np.minimum(steps, 1.0))
-
-
-def _in_parts(sizes: IntArray) -> Iterator[slice]:
-    """Cut items into runs of about ``_MAX_PAIRS`` pairs, with at least one item in each."""
-    parts = np.cumsum(sizes) // _MAX_PAIRS
-    borders = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(sizes)]
-    return (slice(start, end) for start, end in itertools.pairwise(borders))
 
 
 def width_limit(domain: Any, limit: Fraction | None) -> float:
@@ -183,13 +183,6 @@ def _occurrences(class_id: IntArray, column: pa.Array) -> _Occurrences:
     classes, values = np.divmod(pairs, int(rank.max()) + 1)
     # One line for each value of each class, by class, then value.
     return _Occurrences(classes, values, counts, sizes=class_sizes(class_id)[classes], whole=np.bincount(rank))
-
-
-def _equal_distances(table: _Occurrences) -> FloatArray:
-    """Total variation between each class and the table: the excess of the class."""
-    whole = table.whole / table.whole.sum()
-    excess = np.maximum(table.counts / table.sizes - whole[table.values], 0.0)
-    return np.bincount(table.classes, weights=excess).astype(np.float64)
 
 
 def _ordered_distances(table: _Occurrences) -> FloatArray:

@@ -73,12 +73,9 @@ _FORMAT_EXAMPLES = '"day.month.year", "month/day/year" or "%d.%m.%Y %H:%M"'
 
 @dataclass(frozen=True)
 class DateFormat:
-    """How dates are written in text cells: in words (``day.month.year``) or as for strptime (``%d.%m.%Y``).
+    """How dates are written in text cells: in words (``day.month.year``) or as for strptime (``%d.%m.%Y``)."""
 
-    A time of day may follow the date; unless the format has one, it is read as everywhere (``8:12``, ``08:12:30``).
-    """
-
-    text: str
+    text: str  # a time of day may follow; unless the format has one, it is read as everywhere (8:12, 08:12:30)
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self._tokens if name]

@@ -95,11 +95,8 @@ class Legs:
 
     @cached_property
     def first_hubs(self) -> tuple[tuple[FloatArray, IntArray], ...]:
-        """For each mode, how long it takes to be at the hub where the last mile begins, and the first hub on that way.
-
-        The minimum of ``to_hubs[i, k] + between[k, j]`` over all k, and the first k that reaches it. Shapes: (stops,
-        hubs).
-        """
+        """For each mode, how long it takes to the hub where the last mile begins, and the first hub on that way."""
+        # The minimum of to_hubs[i, k] + between[k, j] over all k, and the first k that reaches it: (stops, hubs)
         ways = []
         for mode, (_, buses, _) in enumerate(TRIP_MODES.values()):
             to_hubs, between = self.to_hubs(mode), self.between_hubs[buses]

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from fractions import Fraction
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -227,14 +226,14 @@ class Schema:
             object.__setattr__(self, "person", self.contribution.person)
         if problems := [*self._problems(), *self._trip_problems()]:
             raise ParameterError(str(replace(problems[0], where="")), problems=problems)
-        object.__setattr__(self, "attributes", tuple(self._completed(a) for a in self.attributes))
-
-    def _completed(self, attribute: Attribute) -> Attribute:
-        merged = None
-        if self.together is not None and attribute.role not in _HIDDEN:
-            merged = "sum" if _adds_up(attribute) else "same"
-        counts = self.trip is not None and self.trip.count == attribute.name
-        return replace(attribute, merged=merged, counts=counts)
+        completed = []
+        for attribute in self.attributes:
+            merged = None
+            if self.together is not None and attribute.role not in _HIDDEN:
+                merged = "sum" if _adds_up(attribute) else "same"
+            counts = self.trip is not None and self.trip.count == attribute.name
+            completed.append(replace(attribute, merged=merged, counts=counts))
+        object.__setattr__(self, "attributes", tuple(completed))
 
     def _problems(self) -> Iterator[Problem]:
         """Yield all problems, each with its place in a policy."""
@@ -286,7 +285,8 @@ class Schema:
                 yield Problem(what, where=f"attributes.{name}")
         if trip is None:
             if self.contribution is not None:
-                yield Problem(_NO_TRIP, where="contribution")
+                what = "max and per limit the counted trips of a rider, but there is no [trip]. Add it, or keep only "
+                yield Problem(what + "person.", where="contribution")
             return
         if strange := [name for name in trip.columns if name not in named]:
             yield from (Problem(f"{name!r} is not a declared attribute. Declare it.", where="trip") for name in strange)
@@ -315,11 +315,16 @@ class Schema:
             what = f'counts of trips protect a "trip" or a "rider". Got {self.protects!r}.'
             yield Problem(what, where="protects")
         if self.protects == RIDER and self.contribution is None:
-            yield Problem(_NO_BOUND, where="contribution")
+            what = "protecting a rider needs a limit on the trips of one rider. Write [contribution] with person (the "
+            more = 'identifier of a rider), max (for example 3) and per = "day" or "period".'
+            yield Problem(what + more, where="contribution")
         if self.protects == TRIP and self.person is not None:
-            yield Problem(_NO_RIDER, where="contribution")
+            # Which trips of a rider are kept depends on all of them, so that one more trip can change two counts.
+            what = "a limit on the trips of a rider protects riders, but this policy protects one trip. Write protects "
+            yield Problem(what + '= "rider", or leave [contribution] out.', where="contribution")
         if self.protects == RIDER and trip.count is not None:
-            yield Problem(_NO_CARD, where="trip.count")
+            what = "rows that are counts do not name the rider, so riders cannot be protected. Use rows of single "
+            yield Problem(what + 'trips, or write protects = "trip".', where="trip.count")
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -437,7 +442,6 @@ def _adds_up(attribute: Attribute) -> bool:
     return numeric and not attribute.numeric.clock
 
 
-_NO_TRIP = "max and per limit the counted trips of a rider, but there is no [trip]. Add it, or keep only person."
 _PARTS: dict[str, tuple[tuple[type[Any], ...], str]] = {
     "origin": ((Stops,), 'kind = "stop"'),
     "destination": ((Stops,), 'kind = "stop"'),
@@ -447,10 +451,6 @@ _PARTS: dict[str, tuple[tuple[type[Any], ...], str]] = {
 }
 
 
-def _ends(domain: Domain | None) -> tuple[Fraction, ...]:
-    return (domain.lower, domain.upper) if isinstance(domain, Numeric) else ()
-
-
 def _part_problem(attribute: Attribute, part: str) -> str:
     kinds, words = _PARTS[part]
     if attribute.role is not Role.QUASI_IDENTIFIER or not isinstance(attribute.domain, kinds):
@@ -458,26 +458,12 @@ def _part_problem(attribute: Attribute, part: str) -> str:
             f'the {part} of a trip needs role = "quasi-identifier" and {words}. {attribute.name!r} has role '
             f"{str(attribute.role)!r} and kind {attribute.kind or 'none'!r}."
         )
-    if isinstance(attribute.domain, Numeric) and attribute.domain.lower < 0:
-        return f"counts are 0 or more, but the domain of {attribute.name!r} begins below 0. Begin it at 0."
-    if attribute.outside == "clamp" and any(end.denominator > 1 for end in _ends(attribute.domain)):
-        return (
-            f"counts are whole numbers, and outside = clamp needs a domain of {attribute.name!r} with whole ends. "
-            "Write whole numbers."
-        )
+    if isinstance(domain := attribute.domain, Numeric):
+        if domain.lower < 0:
+            return f"counts are 0 or more, but the domain of {attribute.name!r} begins below 0. Begin it at 0."
+        if attribute.outside == "clamp" and max(domain.lower.denominator, domain.upper.denominator) > 1:
+            return (
+                f"counts are whole numbers, and outside = clamp needs a domain of {attribute.name!r} with whole ends. "
+                "Write whole numbers."
+            )
     return ""
-
-
-_NO_BOUND = (
-    "protecting a rider needs a limit on the trips of one rider. Write [contribution] with person (the identifier of "
-    'a rider), max (for example 3) and per = "day" or "period".'
-)
-# Which trips of a rider are kept depends on all of them, so that one more trip can change two counts.
-_NO_RIDER = (
-    'a limit on the trips of a rider protects riders, but this policy protects one trip. Write protects = "rider", or '
-    "leave [contribution] out."
-)
-_NO_CARD = (
-    "rows that are counts do not name the rider, so riders cannot be protected. Use rows of single trips, or write "
-    'protects = "trip".'
-)

@@ -128,14 +128,13 @@ class Grouping:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PairClasses:
-    """Pairs partitioned by origin and destination, and optionally by a table of all pairs too.
-
-    Without a table no array has one entry for each pair, which would grow with the square of the number of stops.
-    """
+    """Pairs partitioned by origin and destination, and optionally by a table of all pairs too."""
 
     origins: Grouping  # Classes of stops
     destinations: Grouping
-    table: Grouping | None = None  # A further partition of pairs; None if origin and destination are enough
+    # A further partition of pairs; None if origin and destination are enough. Without it no array has one entry for
+    # each pair, which would grow with the square of the number of stops.
+    table: Grouping | None = None
 
     @classmethod
     def joined(cls, parts: Sequence[PairClasses], num_stops: int) -> PairClasses:
