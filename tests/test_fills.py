@@ -244,7 +244,7 @@ def test_walks_come_close_to_the_truth() -> None:
         assert np.abs(estimate.chances - truth).max() < 0.05
         assert abs(estimate.chances.max(axis=1).mean() - truth.max(axis=1).mean()) < 0.02
         assert np.allclose(estimate.chances.sum(axis=1), 1)
-        assert is_feasible(items, slots, estimate.drawn)
+        assert is_feasible(items, slots, estimate.fill)
     rng = np.random.default_rng(8)
     bin_of, class_of, sizes = np.arange(12) % 4, np.arange(12) % 3, rng.integers(1, 30, (12, 2))
     loads = np.zeros((4, 2), dtype=np.int64)
@@ -261,10 +261,10 @@ def test_walks_depend_on_the_seed_and_not_on_the_unit() -> None:
     finer = Items(items.class_of, items.sizes * 10**14), FillSlots(slots.counts, slots.capacities * 10**14)
     one, two, other = (estimate_chances(*finer, seconds=60, seed=s, most_rounds=200) for s in (1, 1, 2))
     assert np.abs(one.chances - count_fills(items, slots).chances()).max() < 0.05
-    assert (one.chances.tobytes(), one.drawn.tobytes()) == (two.chances.tobytes(), two.drawn.tobytes())
+    assert (one.chances.tobytes(), one.fill.tobytes()) == (two.chances.tobytes(), two.fill.tobytes())
     assert one.chances.tobytes() != other.chances.tobytes()
     wide = packed_problem(25, 10, 1)
-    drawn = [estimate_chances(*wide, seconds=60, seed=seed, most_rounds=8).drawn.tobytes() for seed in range(5)]
+    drawn = [estimate_chances(*wide, seconds=60, seed=seed, most_rounds=8).fill.tobytes() for seed in range(5)]
     assert len(set(drawn)) == 5
 
 
@@ -320,7 +320,7 @@ def test_draws_by_noise_and_by_walks_are_uniform_too() -> None:
     assert p_value(lambda: made.draw(noise.below), fills, 40 * len(fills)) > 1e-9
 
     def walked() -> np.ndarray:
-        return estimate_chances(items, slots, seconds=60, words=noise_words(noise), most_rounds=8).drawn
+        return estimate_chances(items, slots, seconds=60, words=noise_words(noise), most_rounds=8).fill
 
     assert p_value(walked, fills, 6 * len(fills)) > 1e-9
 

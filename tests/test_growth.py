@@ -205,7 +205,7 @@ def test_exchanges_at_the_end_make_classes_of_tree_nodes_cheaper(monkeypatch: py
 
 
 def test_progress_is_told_while_classes_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "TOLD_EVERY", 0.01)
+    monkeypatch.setattr(growth, "REPORT_SECONDS", 0.01)
     metric = rides(4_000, 1)
     told: list[float] = []
     found = grow(metric, 5, progress=told.append)

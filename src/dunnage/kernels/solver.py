@@ -36,8 +36,6 @@ class Relaxation(NamedTuple):
 
 
 class WholeCover(NamedTuple):
-    """A whole-numbered cover and a bound on every other."""
-
     values: IntArray | None  # how often each pattern is used; None if there was no cover in time
     bound: int  # no cover from these patterns has fewer, by floating-point branch and bound with a margin
 
@@ -160,11 +158,9 @@ def solve_prices(table: CoverTable, *, seconds: float) -> Prices | None:
 
 
 class ProgramAnswer(NamedTuple):
-    """How often each pattern is used (None: no solution yet), a bound, and whether there is provably no solution."""
-
-    values: IntArray | None
+    values: IntArray | None  # how often each pattern is used; None: no solution yet
     bound: float
-    impossible: bool
+    impossible: bool  # whether there is provably no solution
 
 
 def solve_program(table: CoverTable, *, at_most: float | None, seconds: float) -> ProgramAnswer:

@@ -176,12 +176,11 @@ class FullDomain(ClassMechanism):
 
 
 class _LatticeSearch:
-    """Search of the lattice for the cheapest node; among equals, the first in the order of their levels.
+    """Search of the lattice for the cheapest node; among equals, the first in the order of their levels."""
 
-    For every node, cost = base + penalty + excess. The base needs no classes. The penalty of suppressed records only
-    falls on the way up. The excess, of records generalised beyond the price of suppressing them, only rises. So each
-    visited node bounds the penalty of all nodes below it and the excess of all nodes above it.
-    """
+    # For every node, cost = base + penalty + excess. The base needs no classes. The penalty of suppressed records only
+    # falls on the way up. The excess, of records generalised beyond the price of suppressing them, only rises. So each
+    # visited node bounds the penalty of all nodes below it and the excess of all nodes above it.
 
     def __init__(self, records: Records, weights: Sequence[Fraction], alpha: Fraction, k: int, limit: int) -> None:
         self.records, self.k, self.limit = records, k, limit
@@ -361,9 +360,7 @@ class LatticeColumn:
 
 
 class Groups(NamedTuple):
-    """Records that look alike at a node."""
-
-    record: IntArray  # one record of each group
+    record: IntArray  # one record of each group that looks alike at a node
     sizes: IntArray
 
 

@@ -324,16 +324,11 @@ class Partition(ClassMechanism):
         return [given.get(a.name, Fraction(1)) for a in attributes]
 
     def _ends(self, values: FloatArray, domain: Numeric) -> tuple[FloatArray, FloatArray, float]:
-        """Return lower end, upper end and domain width on one scale, in whole numbers if possible.
-
-        Costs are then exact integers in a double (up to 2**53), so equal costs compare equal.
-        """
+        """Return lower end, upper end and domain width on one scale, in whole numbers if possible."""
+        # Costs are then exact integers in a double (up to 2**53), so equal costs compare equal.
         if self.bounds == "grid":
-            return (
-                domain.steps_below(values).astype(np.float64),
-                domain.steps_above(values).astype(np.float64),
-                float(domain.num_steps),
-            )
+            below, above = domain.steps_below(values), domain.steps_above(values)
+            return below.astype(np.float64), above.astype(np.float64), float(domain.num_steps)
         scale = decimal_scale(values)
         if scale is not None and (domain.upper - domain.lower) * scale < _MAX_EXACT_INTEGER:
             whole = np.rint(values * scale)
@@ -652,11 +647,8 @@ class Points:
 
     @classmethod
     def of(cls, values: FloatArray, lower: FloatArray, upper: FloatArray, **costs: Any) -> tuple[Points, IntArray]:
-        """Merge equal records; return the points, and the point of each record.
-
-        All three arrays have one row per record and one column per attribute. Distinct values of an attribute are its
-        pieces; if there are very many, neighbours are merged by quantiles.
-        """
+        """Merge equal records; return the points, and the point of each record. Shapes: records, attributes."""
+        # Distinct values of an attribute are its pieces; if there are very many, neighbours are merged by quantiles.
         _, first, point_of, counts = np.unique(
             values, axis=0, return_index=True, return_inverse=True, return_counts=True
         )

@@ -529,11 +529,11 @@ class City:
                 f"the farthest stops are {farthest / 3600:.0f} hours apart at {speed_kmh:g} km/h. "
                 "Check lat and lon of the stops, or the speed."
             )
-        said = (
+        assumption = (
             f"Travel times are straight-line distances, times {detour:g} for detours, at {speed_kmh:g} km/h, "
             "because none were given."
         )
-        return replace(self, times=times, assumed=(*self.assumed, said))
+        return replace(self, times=times, assumed=(*self.assumed, assumption))
 
     def with_zones(self, num: int) -> City:
         """Return the city cut into zones of about equally many stops, repeatedly across the longer side."""
@@ -548,12 +548,12 @@ class City:
         zones = np.empty(len(self.stops), dtype=np.int32)
         for zone, part in enumerate(parts):
             zones[part] = zone
-        said = f"The {num} zones were cut by the coordinates of stops, each with about the same number of stops."
+        assumption = f"The {num} zones were cut by the coordinates of stops, each with about the same number of stops."
         return replace(
             self,
             zone_names=tuple(f"zone {zone + 1}" for zone in range(num)),
             zones=zones,
-            assumed=(*self.assumed, said),
+            assumed=(*self.assumed, assumption),
         )
 
     def for_fleets(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:

@@ -252,12 +252,12 @@ def type_name(value: object) -> str:
     return _TYPE_NAMES.get(type(value), "a number")
 
 
-def suggestion(word: str, known: Collection[str]) -> str:
+def suggestion(word: str, words: Collection[str]) -> str:
     """Return a "did you mean" for a mistyped word, or the list of possible words."""
-    return close_word(word, known) or f"Possible: {', '.join(sorted(known)) or 'none'}."
+    return close_word(word, words) or f"Possible: {', '.join(sorted(words)) or 'none'}."
 
 
-def close_word(word: str, known: Iterable[str]) -> str:
+def close_word(word: str, words: Iterable[str]) -> str:
     """Return a "did you mean" if a possible word is close, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(word, list(words), n=1)
     return f"Did you mean {str(close[0])!r}?" if close else ""  # the repr of an enum member is not its word

@@ -162,9 +162,9 @@ class House:
     def from_dict(cls, document: Mapping[str, Any], *, path: Path | None = None) -> House:
         tables, problems = read_tables(HouseTables, PolicyReading(document=checked_copy(document, path)))
         if tables is not None:
-            known = ", ".join(Limits.model_fields)
+            names = ", ".join(Limits.model_fields)
             problems += [
-                Problem("is not a known limit", where=f"exceptions.{name}", remedy=f"Possible: {known}.")
+                Problem("is not a known limit", where=f"exceptions.{name}", remedy=f"Possible: {names}.")
                 for name in tables.exceptions
                 if name not in Limits.model_fields
             ]

@@ -73,10 +73,10 @@ class _Law(ABC):
         """Draw a noisy point for each private point; the result may be released."""
         if self.last == 0:
             return np.zeros_like(points)
-        return np.clip(self._drawn(points, noise), 0, self.last)
+        return np.clip(self._outcomes(points, noise), 0, self.last)
 
     @abstractmethod
-    def _drawn(self, points: IntArray, noise: Noise) -> IntArray:
+    def _outcomes(self, points: IntArray, noise: Noise) -> IntArray:
         """Draw an outcome for each point; it may lie outside the range."""
 
     @abstractmethod
@@ -128,7 +128,7 @@ class LaplaceLaw(_Law):
     def scale(self) -> Fraction:
         return Fraction(self.last) / self.epsilon
 
-    def _drawn(self, points: IntArray, noise: Noise) -> IntArray:
+    def _outcomes(self, points: IntArray, noise: Noise) -> IntArray:
         return points + noise_arrays.discrete_laplace(noise, self.scale, len(points))
 
     @cached_property
@@ -199,7 +199,7 @@ class PiecewiseLaw(_Law):
         """An upper bound on the probability of a point outside the window."""
         return 1 / (self._window * exp_bounds(self.epsilon)[0] + self.last)
 
-    def _drawn(self, points: IntArray, noise: Noise) -> IntArray:
+    def _outcomes(self, points: IntArray, noise: Noise) -> IntArray:
         num = len(points)
         inside = noise_arrays.bernoulli_odds(noise, self._window, self.last, self.epsilon, num)
         near = points - self.half + noise_arrays.below(noise, self._window, num)
@@ -240,10 +240,10 @@ class PiecewiseLaw(_Law):
         inner = np.minimum(seen + half, self.last) - np.maximum(seen - half, 0) + 1
         outcomes, inside = np.ones(len(seen)), inner.astype(np.float64)
         # An end takes half + 1 outcomes; the window of a true point i away has half + 1 - i of them.
-        met = min(half, self.last) + 1
+        near = min(half, self.last) + 1
         at_end = (seen == 0) | (seen == self.last)
         outcomes[at_end] = half + 1
-        inside[at_end] = met * (half + 1) - met * (met - 1) // 2
+        inside[at_end] = near * (half + 1) - near * (near - 1) // 2
         if self.last == 0:
             return np.ones(len(seen))
         return np.asarray((outcomes * num - inside + inside * growth) / (self._window * growth + self.last) / num)
@@ -370,9 +370,9 @@ class Cells:
 
     def miss(self, values: npt.ArrayLike) -> list[Fraction]:
         """Return for each value an upper bound on the probability that the true one is above its interval."""
-        met = np.bincount(self.index(self.steps(values)), minlength=len(self.cells)).tolist()
+        in_cells = np.bincount(self.index(self.steps(values)), minlength=len(self.cells)).tolist()
         misses = [cell.law.miss(cell.law.radius) if cell.law.radius >= 0 else Fraction(1) for cell in self.cells]
-        return [miss for miss, times in zip(misses, met, strict=True) for _ in range(times)]
+        return [miss for miss, times in zip(misses, in_cells, strict=True) for _ in range(times)]
 
     def describe(self) -> list[dict[str, Any]]:
         resolution, described = self.domain.resolution, []

@@ -146,30 +146,32 @@ def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
         given = np.array([_MODES.index(name) for name in city.mode_names], dtype=np.int8)[city.modes]
     mode, seconds = quickest_modes(city, legs, given)
     assert city.times is not None
-    said = [*city.assumed, "Shuttles drive from door to door within their zone."]
+    assumptions = [*city.assumed, "Shuttles drive from door to door within their zone."]
     if len(legs.hubs):
         hub = city.stops[int(legs.hubs[shared_hub(city.times, legs.hubs)])]
-        said.append(
+        assumptions.append(
             f"They also drive to and from hubs of their zone up to {setting.max_feeder_seconds} s away, or the "
             f"nearest, and {hub!r}, the hub nearest to all stops, which all zones share."
         )
     pace = f"at {setting.walk_kmh:g} km/h in a straight line."
     if city.lat is None:
         pace = f"{setting.drive_kmh / setting.walk_kmh:.3g} times as long as the drive."
-    said.append(f"Walks are at most {setting.max_walk_seconds} s, {pace}")
-    said.append(f"Routes expect to wait {setting.shuttle_wait_seconds} s for a shuttle and half the headway for a bus.")
+    assumptions.append(f"Walks are at most {setting.max_walk_seconds} s, {pace}")
+    assumptions.append(
+        f"Routes expect to wait {setting.shuttle_wait_seconds} s for a shuttle and half the headway for a bus."
+    )
     if given is not None:
         changed = (given != mode) & ~np.eye(len(mode), dtype=bool)
         but = f", except for {changed.sum()} pairs that have no such route" if changed.any() else ""
-        said.append(f"Modes of pairs are those of the city{but}.")
+        assumptions.append(f"Modes of pairs are those of the city{but}.")
     no_way = np.isinf(seconds)
     if no_way.any():
         seconds[no_way] = city.times[no_way] + setting.shuttle_wait_seconds
-        said.append(
+        assumptions.append(
             f"Shuttles of the origin's zone drive all the way between {no_way.sum()} pairs of stops that nothing else "
             "connects."
         )
-    return _put_together(city, legs, mode, seconds, tuple(said))
+    return _put_together(city, legs, mode, seconds, tuple(assumptions))
 
 
 def quickest_sums(left: FloatArray, right: FloatArray) -> FloatArray:

@@ -341,8 +341,8 @@ class Universe:
 def known_columns(columns: Sequence[str]) -> set[str]:
     """Return all columns that follow from the given ones: a stop has one zone, a pair of stops one mode."""
     ends = ("origin", "destination")
-    known = {*columns, *(f"{end}_zone" for end in ends if end in columns)}
-    return known | {"mode"} if known.issuperset(ends) else known
+    names = {*columns, *(f"{end}_zone" for end in ends if end in columns)}
+    return names | {"mode"} if names.issuperset(ends) else names
 
 
 def is_nested(features: Sequence[Sequence[str]]) -> bool:

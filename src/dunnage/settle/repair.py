@@ -349,7 +349,7 @@ def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) ->
         met = estimate_chances(items, slots, seconds=seconds / 2, words=words, start=start)
     if met is None:
         return DrawnFill(None, False, None, None)
-    return DrawnFill(met.drawn, False, None, met.best_chances)
+    return DrawnFill(met.fill, False, None, met.best_chances)
 
 
 def planned_counts(task: RepairTask) -> IntArray:

@@ -500,7 +500,7 @@ class ChancePacker:
         if listings is not None:
             if not self._cover(search, listings, listings):
                 return None
-        elif self._plain():
+        elif self._is_plain:
             self._solve_plain(search)
         elif len(self.members) > 1:
             self._apart(search)
@@ -512,13 +512,13 @@ class ChancePacker:
             self._combine(search)
         return self._answer(search)
 
-    def _plain(self) -> bool:
+    @property
+    def _is_plain(self) -> bool:
         one = len(self.kinds[0].capacity) == 1 and len(self.members) == 1 and len(self.classes) <= MAX_SIZES
-        equal = all(
-            isinstance(sizes_of, Members) and (sizes_of.values == sizes_of.values[0]).all() for sizes_of in self.classes
+        return (one and not (self.caps < self.demand).any()) and all(
+            isinstance(own, Members) and (own.values == own.values[0]).all() and own.values[0, 0] > 0
+            for own in self.classes
         )
-        capped = bool((self.caps < self.demand).any())
-        return one and equal and not capped and min(int(sizes_of.smallest(1)[1, 0]) for sizes_of in self.classes) > 0
 
     def _solve_plain(self, search: _PlanSearch) -> None:
         """Pack equal sizes of one resource: fill bins of one kind after another, then generate patterns."""
@@ -653,20 +653,20 @@ class ChancePacker:
         # Seeded, outside noise: no privacy depends on it, as the package says
         generator = np.random.default_rng(self.seed)
         stop = search.deadline.part(1 / 2, most=COMBINE_SECONDS)
-        met: dict[tuple[int, bytes], IntArray] = {}
+        pool: dict[tuple[int, bytes], IntArray] = {}
         plan = search.plan
         for _ in range(MAX_FILLINGS):
             for line, kind in zip(plan.counts, plan.kinds.tolist(), strict=True) if plan is not None else ():
-                met[kind, line.tobytes()] = line
+                pool[kind, line.tobytes()] = line
             if stop.late or search.done:
                 break
             plan = self.greedy(generator)
             search.offer(plan)
         seconds = search.deadline.part(most=COMBINE_SECONDS).left
-        if search.done or not met or not seconds:
+        if search.done or not pool or not seconds:
             return
-        kinds = np.array([kind for kind, _ in met], dtype=np.int64)
-        patterns = np.array(list(met.values()), dtype=np.int64)
+        kinds = np.array([kind for kind, _ in pool], dtype=np.int64)
+        patterns = np.array(list(pool.values()), dtype=np.int64)
         limits = {kind: bins.count for kind, bins in enumerate(self.kinds) if bins.count is not None}
         table = CoverTable(csr(patterns), self.demand, np.array(self.costs, dtype=np.float64)[kinds], kinds, limits)
         goal = None if search.plan is None else search.plan.cost - math.gcd(*self.costs)
@@ -897,8 +897,6 @@ def _total_bound(total: int, rooms: list[int], kinds: Sequence[BinKind], costs: 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorPacking:
-    """Items in bins, the kind of each bin, their cost and a lower bound on the cost of any packing."""
-
     bins: list[list[int]]  # for each bin the positions of its items
     kind_of_bin: list[int]  # kind of each bin
     cost: Fraction  # cost, bound: cost of the bins, and a lower bound for any packing

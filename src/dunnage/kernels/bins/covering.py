@@ -171,12 +171,10 @@ class _Stack(NamedTuple):
 
 
 class _PatternRoom(NamedTuple):
-    """Memory for patterns: pairs of class and number of items, where those of each end, its risk, its largest sum."""
-
-    pairs: IntArray
-    ends: IntArray
+    pairs: IntArray  # of class and number of items
+    ends: IntArray  # where the pairs of each pattern end
     risk: FloatArray
-    sums: IntArray
+    sums: IntArray  # its largest sum
 
 
 @kernel
@@ -329,21 +327,19 @@ _FIRST_COLUMNS = 2500
 
 @dataclass(frozen=True, eq=False)
 class KindPatterns:
-    """One kind of bin: its patterns, the cost of a bin (a whole number), the number of bins (None: any number)."""
-
     listing: PatternList
-    cost: int = 1
-    count: int | None = None
+    cost: int = 1  # of a bin
+    count: int | None = None  # of bins; None: any number
 
 
 class Cover(NamedTuple):
     """Bins that cover every class exactly, one line each (none if there is no cover yet), and a bound on the cost."""
 
     kinds: IntArray
-    rows: IntArray
-    patterns: IntArray
+    rows: IntArray  # the listed patterns
+    patterns: IntArray  # the same without items that are covered twice
     cost: int | None
-    bound: int | None
+    bound: int | None  # None if no cover exists
 
 
 class CoverProgram:

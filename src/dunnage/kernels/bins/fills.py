@@ -525,7 +525,7 @@ class FillEstimate:
     num_bins: int
     num_met: int  # feasible fills met, including repeated ones
     num_starts: int  # independent starts that met any
-    drawn: IntArray  # bin of each item in one of the fills met, each equally likely
+    fill: IntArray  # bin of each item in one of the fills met, each equally likely
 
     def __repr__(self) -> str:
         return f"<Estimate from {self.num_met} fills of {self.num_starts} starts>"
@@ -598,15 +598,15 @@ class _Board(NamedTuple):
             bins[self.row_of_item[members][:, None] + np.arange(len(columns))] = columns
         return bins
 
-    def shares(self, items: Items, met: IntArray) -> FloatArray:
-        """Turn a table of fills met into shares; equal items of a class share theirs. Shape: cells."""
+    def shares(self, items: Items, numbers: IntArray) -> FloatArray:
+        """Turn numbers of fills into shares; equal items of a class share theirs. Shape: cells."""
         shares = np.zeros(self.num_cells)
         for first, size, members in self._classes(items):
             width = len(np.unique(self.bin_of_slot[first : first + size]))
             cells = self.row_of_item[members][:, None] + np.arange(width)
             _, kind, sizes = np.unique(items.sizes[members], axis=0, return_inverse=True, return_counts=True)
             sums = np.zeros((len(sizes), width), dtype=np.int64)
-            np.add.at(sums, kind.reshape(-1), met[cells])
+            np.add.at(sums, kind.reshape(-1), numbers[cells])
             lines = (sums / sizes[:, None])[kind.reshape(-1)]
             shares[cells] = lines / np.maximum(lines.sum(axis=1, keepdims=True), 1)
         return shares
@@ -795,7 +795,7 @@ def estimate_chances(
         num_bins=len(slots.counts),
         num_met=sum(chains.num_met for chains in starts),
         num_starts=len(starts),
-        drawn=starts[chosen].kept,
+        fill=starts[chosen].kept,
     )
 
 

@@ -70,8 +70,6 @@ _TRIES_BEFORE_PROGRAM = 4
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Items in bins, and the smallest number of bins that any packing may need."""
-
     bins: Bins  # for each bin the positions of its items
     bound: int  # no packing has fewer bins
     seconds: float  # running time
@@ -347,8 +345,6 @@ def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, dea
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """A packing problem with equal items merged."""
-
     sizes: IntArray  # distinct, largest first, at least 1
     demand: IntArray  # number of items of each size
     capacity: int  # of a bin

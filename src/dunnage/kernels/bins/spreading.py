@@ -81,8 +81,6 @@ class _Board(NamedTuple):
 
 
 class _Marks(NamedTuple):
-    """What changes with the bins of items."""
-
     bin_of: IntArray
     table: IntArray  # counts of large types and looks in each bin
     heights: IntArray  # number of bins with 0, 1, ... items of each look

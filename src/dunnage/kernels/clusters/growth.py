@@ -717,7 +717,7 @@ SMALL = 2_000  # up to here the published method runs too, because it is fast, a
 SAMPLE = 1_000  # records to search for nearest ones, to see where records are densest
 SLACK = 1.3  # a class is postponed if it costs this many times more than the next head promises
 PATIENCE = 4  # how often a head may be postponed
-TOLD_EVERY = 0.2  # seconds between two progress reports
+REPORT_SECONDS = 0.2  # seconds between two progress reports
 LISTED = 2  # cheapest records that are listed at once, for each record a class needs, from 16 to 128
 
 Progress = Callable[[float], None]
@@ -759,7 +759,7 @@ def grow(
 
         with ThreadPoolExecutor(max_workers=1) as pool:
             future = pool.submit(work)
-            while not wait([future], timeout=TOLD_EVERY).done:
+            while not wait([future], timeout=REPORT_SECONDS).done:
                 progress(0.9 * int(num_done[0]) / len(metric))
             future.result()
     of_record = np.empty(len(metric), dtype=np.int64)
@@ -880,34 +880,23 @@ def _sides(
     for column, table in zip(metric.codes, metric.tables, strict=True):
         counts = np.bincount(column[block], minlength=len(table))
         spreads.append(float((table @ counts).min()) / len(block))
-    for axis in np.argsort(-(metric.charge * np.array(spreads)), kind="stable"):
-        first = _first_side(metric, block, int(axis), share)
+    wanted, num = int(share * len(block)), len(metric.numbers)
+    for axis in np.argsort(-(metric.charge * np.array(spreads)), kind="stable").tolist():
+        if axis < num:
+            column = metric.numbers[axis, block]
+            border = np.partition(column, wanted)[wanted]
+            below, up_to = column < border, column <= border  # equal numbers stay together
+            first = below if abs(below.sum() - wanted) <= abs(up_to.sum() - wanted) else up_to
+        else:  # the codes on the first side, in line between two that are far apart
+            codes, table = metric.codes[axis - num, block], metric.tables[axis - num]
+            counts = np.bincount(codes, minlength=len(table))
+            present = np.flatnonzero(counts)
+            inside = table[np.ix_(present, present)]
+            one = int(np.argmax(inside[int(np.argmin(inside @ counts[present]))]))
+            line = present[np.argsort(inside[one] - inside[int(np.argmax(inside[one]))], kind="stable")]
+            chosen = line[: 1 + int(np.argmin(np.abs(np.cumsum(counts[line]) - wanted)))]
+            first = np.isin(np.arange(len(table)), chosen)[codes]
         sides = block[first], block[~first]
         if min((len(side) if person is None else len(np.unique(person[side]))) for side in sides) >= max(k, 1):
             return sides
     return None
-
-
-def _first_side(metric: Metric, block: IntArray, axis: int, share: float) -> Any:
-    """Return which records of a block are on the first side of a cut in one attribute: about a given share."""
-    wanted = int(share * len(block))
-    if axis < len(metric.numbers):
-        column = metric.numbers[axis, block]
-        border = np.partition(column, wanted)[wanted]
-        below, up_to = column < border, column <= border  # equal numbers stay together
-        return below if abs(below.sum() - wanted) <= abs(up_to.sum() - wanted) else up_to
-    codes = metric.codes[axis - len(metric.numbers), block]
-    # Choose the codes on the first side, in line between two that are far apart.
-    table = metric.tables[axis - len(metric.numbers)]
-    counts = np.bincount(codes, minlength=len(table))
-    present = np.flatnonzero(counts)
-    inside = table[np.ix_(present, present)]
-    middle = int(np.argmin(inside @ counts[present]))
-    one = int(np.argmax(inside[middle]))
-    other = int(np.argmax(inside[one]))
-    line = present[np.argsort(inside[one] - inside[other], kind="stable")]
-    up_to = np.cumsum(counts[line])
-    num = 1 + int(np.argmin(np.abs(up_to - wanted)))
-    first = np.zeros(len(table), dtype=np.bool_)
-    first[line[:num]] = True
-    return first[codes]

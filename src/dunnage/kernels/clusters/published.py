@@ -21,6 +21,7 @@ The paper leaves some questions open; the answers here are:
 
 from __future__ import annotations
 
+import heapq
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -231,24 +232,6 @@ def greedy(k: int, order: IntArray, limits: FloatArray, table: MetricTable, plac
     return of_record
 
 
-@piece
-def _sink(heap: CodeArray, num: int, place: int, sums: FloatArray) -> None:
-    """Move an entry of the heap down until no lower one has a smaller sum, or an equal sum and a lower number."""
-    record = heap[place]
-    while 2 * place + 1 < num:
-        child = 2 * place + 1
-        if child + 1 < num:
-            one, other = heap[child], heap[child + 1]
-            if sums[other] < sums[one] or (sums[other] == sums[one] and other < one):
-                child += 1
-        least = heap[child]
-        if sums[least] > sums[record] or (sums[least] == sums[record] and least > record):
-            break
-        heap[place] = least
-        place = child
-    heap[place] = record
-
-
 @kernel
 def density(k: int, limits: FloatArray, table: MetricTable, places: Places, living: Living) -> IntArray:
     """Form classes around the record with the least average distance to its k - 1 nearest while k records live."""
@@ -257,26 +240,22 @@ def density(k: int, limits: FloatArray, table: MetricTable, places: Places, livi
     num_records = len(places.point_of)
     of_record = np.full(num_records, -1, dtype=np.int64)
     distances, members = np.empty(k - 1), np.empty(k, dtype=np.int64)
-    neighbours, sums = np.zeros((num_records, k - 1), dtype=np.int32), np.full(num_records, -1.0)
-    heap = np.arange(num_records).astype(np.int32)  # in order: all sums are equal, and below any right one
-    number, num_left, num_heap = 0, num_records, num_records
+    neighbours = np.zeros((num_records, k - 1), dtype=np.int32)
+    heap = [(-1.0, record) for record in range(num_records)]  # a heap: all sums are equal, and below any right one
+    number, num_left = 0, num_records
     while num_left >= k:
-        head = heap[0]
+        recorded, head = heap[0]
         if not living.records[head]:
-            num_heap -= 1
-            heap[0] = heap[num_heap]
-            _sink(heap, num_heap, 0, sums)
+            heapq.heappop(heap)
             continue
-        if sums[head] < 0 or not living.records[neighbours[head]].all():
+        if recorded < 0 or not living.records[neighbours[head]].all():
             nearest(head, NearestRecords(distances, members[1:]), places, living)
             neighbours[head] = members[1:]
             total = 0.0
             for apart in distances:
                 total += apart
-            risen = total > sums[head]
-            sums[head] = total
-            if risen:
-                _sink(heap, num_heap, 0, sums)
+            if total > recorded:
+                heapq.heapreplace(heap, (total, head))
                 continue
         members[0] = head
         members[1:] = neighbours[head]

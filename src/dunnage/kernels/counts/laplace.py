@@ -49,8 +49,6 @@ class CountLaw(abc.ABC):
 
 @dataclass(frozen=True)
 class DiscreteLaplace(CountLaw):
-    """Whole numbers with probabilities proportional to ``exp(-abs(x) / scale)``."""
-
     name: ClassVar[str] = "discrete"
 
     def draw(self, noise: Noise, size: int) -> IntArray:
@@ -59,8 +57,6 @@ class DiscreteLaplace(CountLaw):
 
 @dataclass(frozen=True)
 class RoundedLaplace(CountLaw):
-    """A Laplace number rounded to the nearest whole number."""
-
     name: ClassVar[str] = "round"
 
     def draw(self, noise: Noise, size: int) -> IntArray:
@@ -73,8 +69,6 @@ class RoundedLaplace(CountLaw):
 
 @dataclass(frozen=True)
 class FlooredLaplace(CountLaw):
-    """A Laplace number rounded down; on average one half less."""
-
     name: ClassVar[str] = "floor"
 
     def draw(self, noise: Noise, size: int) -> IntArray:

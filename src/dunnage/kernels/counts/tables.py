@@ -86,9 +86,21 @@ def project_table(
     """Return the projection of a whole table; ``x`` has its positive counts, ``cells`` their places."""
     # Sort only cells that may become positive: first those above a level from a histogram, then more where it was too
     # high.
-    values, *extent = _whole(values)
-    duals, ladder, above = _first_levels(values, extent, starts, family, sums)
-    candidates, plan = list_cells(values, starts, ladder[0], above), family.plan
+    values, low, top = _whole(values)
+    plan, coarsest, blocks = family.plan, family.plan.coarsest, family.plan.blocks
+    # Guess multipliers, and floors with ever more cells above them: in each block the level above which values add up
+    # to the noisy sum.
+    duals, ladder = [np.zeros(size) for size in family.sizes], [np.full(len(family), -np.inf)]
+    above_floor = np.zeros(len(family), dtype=np.int64)
+    if len(values):
+        above = block_of_groups(family, blocks, coarsest)
+        wanted = np.zeros(int(blocks.max()) + 1)
+        np.add.at(wanted, above, sums[coarsest])
+        high = min(top, max(-low, low + BINS))  # noise is symmetric, so higher values are few and only add to the sum
+        bins = Bins(low, high, ((high - low) // BINS).bit_length())
+        guess, floors, above_floor = first_levels(values, starts, blocks, bins, wanted, SPARE)
+        duals[coarsest], ladder = -guess[above], list(floors[:, blocks])
+    candidates = list_cells(values, starts, ladder[0], above_floor)
     unknowns, rungs, iterations = plan.start(duals), iter(ladder[1:]), 0
     while True:
         problem = problem_of(plan, candidates, sums)
@@ -109,25 +121,6 @@ def project_table(
             down = np.minimum(np.maximum(down, lowest), candidates.floors - 1.0)
         floors = np.where(-theta < candidates.floors, down, candidates.floors)
         candidates = list_cells(values, starts, floors, before=candidates)
-
-
-def _first_levels(
-    values: IntArray, extent: Sequence[int], starts: IntArray, family: Family, sums: Sequence[FloatArray]
-) -> tuple[tuple[FloatArray, ...], list[FloatArray], IntArray]:
-    """Guess multipliers and ever lower floors, and count the cells of each join group above its first floor."""
-    blocks, coarsest = family.plan.blocks, family.plan.coarsest
-    duals = [np.zeros(size) for size in family.sizes]
-    if not len(values):
-        return tuple(duals), [np.full(len(family), -np.inf)], np.zeros(len(family), dtype=np.int64)
-    above = block_of_groups(family, blocks, coarsest)
-    wanted = np.zeros(int(blocks.max()) + 1)
-    np.add.at(wanted, above, sums[coarsest])
-    low, top = extent
-    high = min(top, max(-low, low + BINS))  # noise is symmetric, so higher values are few and only add to the sum
-    bins = Bins(low, high, ((high - low) // BINS).bit_length())
-    levels, floors, above_floor = first_levels(values, starts, blocks, bins, wanted, SPARE)
-    duals[coarsest] = -levels[above]
-    return tuple(duals), list(floors[:, blocks]), above_floor
 
 
 # The projection if there are too many cells for the memory: empty cells are listed only if they can become positive.
@@ -421,8 +414,8 @@ def posterior(values: IntArray, scale: float, expected: FloatArray) -> CellEstim
 def fit_weights(
     likelihoods: FloatArray, histogram: FloatArray, first: FloatArray, iterations: int = ITERATIONS
 ) -> FloatArray:
-    seen = histogram > 0
-    rows, cells = likelihoods[seen], histogram[seen]
+    occurs = histogram > 0
+    rows, cells = likelihoods[occurs], histogram[occurs]
     weights = first
     for _ in range(iterations):
         weights = weights * ((cells / np.maximum(rows @ weights, _TINY)) @ rows) + PSEUDO_CELLS * first
@@ -543,10 +536,8 @@ _STEPS = 2.0**16  # steps per trip of the grid of estimates: projections of whol
 
 
 class Margin(NamedTuple):
-    """Noisy sums over the cells of pairs."""
-
     pairs: IntArray  # pair of each cell, in the order of the cells
-    sums: IntArray
+    sums: IntArray  # noisy sums over the cells of each pair
     scale: float  # of their noise
 
 
