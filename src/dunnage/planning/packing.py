@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,8 +94,7 @@ class _Solution:
 
     @property
     def assignment(self) -> IntArray:
-        if self.bin_of_row is None:
-            raise ParameterError("a sealed plan states its own linkage.")
+        assert self.bin_of_row is not None  # a sealed plan states its own linkage
         return self.bin_of_row
 
     def placed(self, bin_of_row: IntArray, kinds: IntArray, **more: Any) -> _Solution:
@@ -102,9 +102,14 @@ class _Solution:
         used, bins = np.unique(bin_of_row, return_inverse=True)
         return replace(self, bin_of_row=bins.reshape(-1), kinds=kinds[used], **more)
 
+    def lowered(self, problem: PackingProblem, extra: int, effort: Effort) -> _Solution | None:
+        """Lower the linkage with some more trucks; None if there are not as many."""
+        kinds = more_trucks(problem, self.kinds, extra)
+        return None if kinds is None or self.less is None else self.less(self, kinds, effort)
 
-Less = Callable[[_Solution, int, Effort], _Solution | None]
-"""Lower the linkage of a solution with some more trucks; None if there are not as many."""
+
+Less = Callable[[_Solution, IntArray, Effort], _Solution | None]
+"""Lower the linkage of a solution on its trucks and some more."""
 
 
 def pack(
@@ -185,25 +190,26 @@ def pack(
         linkage = _linkage(release, one)
         return None if linkage is None else linkage.mean
 
-    def less(extra: int, effort: Effort) -> _Solution | None:
-        return base if base.less is None else base.less(base, extra, effort)
-
     hasty = Deadline(deadline).late
     if hasty and base.bin_of_row is not None and purchase == Purchase():
         outcome = Outcome(base)
     else:  # slots, and trucks that are to lower linkage, need some time in any case
         stop = Deadline(max(deadline, time.monotonic() + MIN_LINKAGE_SECONDS))
         stop = stop.part(1 - WEIGHING_SHARE if base.weighed_last else 1.0)
-        least = _least_linkage(release, base)
+        look = release.class_of_row if base.bin_of_row is None else exchangeable(release)
+        least = None if release.noisy else len(np.unique(look)) / len(look)  # no plan on this release gets below
+        less = partial(base.lowered, packer.problem)
         outcome = purchase.spend(base, len(base.kinds), less, mean_linkage, least, stop, hasty=hasty)
     solution = outcome.solution
     if solution.weighed_last:
         solution = replace(solution, certified=_weighed(packer.problem, solution, deadline))
     if margin is not None:
         solution = _Packer(problem, deadline, progress).in_true_trucks(chosen, solution)
-    bound: float = solution.bound
-    if len(problem.trucks) > 1:
-        bound = whole_if_possible(solution.bound * problem.unit_cost)
+    bound = solution.bound if len(problem.trucks) == 1 else whole_if_possible(solution.bound * problem.unit_cost)
+    linkage = _linkage(release, solution)
+    if linkage is not None:
+        note = for_unit(linkage.note, release.certificate.guarantee.protects)
+        linkage = linkage.model_copy(update={"note": note})
     # Only the owner knows how many rows the policy left out; None says that there may be some.
     leaves_out = any("leave-out" in (item.missing, item.outside) for item in release.certificate.attributes)
     stated, noise_only = release.certificate.rows.suppressed, release.noisy and release.classes is None
@@ -226,18 +232,11 @@ def pack(
         max_linkage=None if max_linkage is None else plain(share(max_linkage, what="max_linkage")),
         certified=solution.certified,
         protects=release.certificate.guarantee.protects,
-        truck_linkage=_linkage_for_unit(release, solution),
+        truck_linkage=linkage,
         lower_linkage=outcome.offers,
         least_linkage=outcome.least,
         unplanned=Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0),
     )
-
-
-def _linkage_for_unit(release: Release, solution: _Solution) -> Linkage | None:
-    linkage = _linkage(release, solution)
-    if linkage is None:
-        return None
-    return linkage.model_copy(update={"note": for_unit(linkage.note, release.certificate.guarantee.protects)})
 
 
 def _linkage(release: Release, solution: _Solution) -> Linkage | None:
@@ -253,14 +252,6 @@ def _linkage(release: Release, solution: _Solution) -> Linkage | None:
     return linkage.model_copy(update={"if_seen_to_fit": after})
 
 
-def _least_linkage(release: Release, solution: _Solution) -> float | None:
-    """Return the linkage below which no plan on this release gets, with any trucks; None if that is not known."""
-    if release.noisy:
-        return None
-    look = release.class_of_row if solution.bin_of_row is None else exchangeable(release)
-    return len(np.unique(look)) / len(look)
-
-
 @dataclass(frozen=True, eq=False)
 class _Packer:
     """A packing problem and its deadline, with one method for each model."""
@@ -270,16 +261,17 @@ class _Packer:
     progress: Progress | None
 
     def solve(self, model: Model) -> _Solution:
-        if isinstance(model, Standard):
-            return self.standard(model)
-        if isinstance(model, Robust):
-            return self.largest_members() if model.budget == "largest" else self.budgeted(model)
-        if isinstance(model, Stochastic):
-            if self.problem.release.noisy:
+        match model:
+            case Standard():
+                return self.standard(model)
+            case Robust():
+                return self.largest_members() if model.budget == "largest" else self.budgeted(model)
+            case Stochastic() if self.problem.release.noisy:
                 return self.noisy(model)
-            return self.sampled(model) if model.as_published else self.stochastic(model)
-        if isinstance(model, Sealed):
-            return self.sealed()
+            case Stochastic():
+                return self.sampled(model) if model.as_published else self.stochastic(model)
+            case Sealed():
+                return self.sealed()
         raise ParameterError(
             f"{type(model).__name__} is not a packing model. Use Standard, Robust, Stochastic or Sealed."
         )
@@ -365,14 +357,11 @@ class _Packer:
         problem, whole = self.problem, self.problem.whole(values)
         own = problem.class_id if problem.release.noisy else exchangeable(problem.release) if look is None else look
 
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            kinds = more_trucks(problem, solution.kinds, extra)
-            if kinds is None:
-                return None
+        def less(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution:
             spread = solution.placed(spread_rows(problem, whole, solution.assignment, kinds, effort, look), kinds)
             few = not problem.release.noisy and len(problem.class_sizes) <= MAX_TIGHTENED_CLASSES
             if (
-                extra
+                len(kinds) > len(solution.kinds)
                 or not few
                 or effort.hasty
                 or effort.over
@@ -474,10 +463,7 @@ class _Packer:
             _check_count(problem, len(plan.kinds), plan.bound)
         odds, risk = odds_of(problem, Prior.parse(model.prior)), model.risk
 
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            kinds = more_trucks(problem, solution.kinds, extra)
-            if kinds is None:
-                return None
+        def less(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution:
             start = solution.assignment
             bins = spread_checked(problem, start, kinds, lambda bins: odds.at_least(bins, kinds) >= 1 - risk, effort)
             if bins is start:
@@ -529,10 +515,7 @@ class _Packer:
         certified = Certified(at_least=packing.at_least, at_most=at_most, rests_on=rests)
         bins = _dealt(problem, alike, _slots(packing.counts))
 
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            kinds = more_trucks(problem, solution.kinds, extra)
-            if kinds is None:
-                return None
+        def less(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution:
             spread = spread_likely(problem, packer, whole, alike, solution.assignment, kinds, effort)
             if spread is None:
                 return solution
@@ -545,10 +528,7 @@ class _Packer:
         return _Solution(kinds=packing.kinds, bound=bound, bin_of_row=bins, certified=certified, less=less)
 
     def surely(self) -> _Solution:
-        """Plan on upper bounds, which is valid at any risk, with a bound for any plan.
-
-        For very many classes, and if nothing is known about the weights inside a class.
-        """
+        """Plan on upper bounds, valid at any risk, for many classes or if weights inside a class are unknown."""
         problem = self.problem
         solution = replace(self, deadline=time.monotonic() + self.seconds_left / 2).standard(Standard())
         least = 0
@@ -635,14 +615,9 @@ class _Packer:
 
     def checked(self, accepted: Callable[[IntArray], bool]) -> Less:
         """Say that rows may change places as long as a check accepts the whole assignment."""
-
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            kinds = more_trucks(self.problem, solution.kinds, extra)
-            if kinds is None:
-                return None
-            return solution.placed(spread_checked(self.problem, solution.assignment, kinds, accepted, effort), kinds)
-
-        return less
+        return lambda solution, kinds, effort: solution.placed(
+            spread_checked(self.problem, solution.assignment, kinds, accepted, effort), kinds
+        )
 
     # Sealed
 
@@ -652,7 +627,14 @@ class _Packer:
         if members is None:
             open_ = self.standard(Standard())
             open_ = self.by_sums([known.upper for known in problem.known], open_, look=problem.class_id)
-            return replace(_in_slots(problem, open_), facts={"from_": "upper bounds"}, less=_slots_of(problem, open_))
+
+            def sealed(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution | None:
+                spread = None if open_.less is None else open_.less(open_, kinds, effort)
+                if spread is None:
+                    return None
+                return replace(_in_slots(problem, spread), facts=solution.facts, less=solution.less)
+
+            return replace(_in_slots(problem, open_), facts={"from_": "upper bounds"}, less=sealed)
         classes, whole = members
         class_of = problem.class_of_member
         part = replace(self, deadline=time.monotonic() + PACKING_SHARE * self.seconds_left)
@@ -674,10 +656,8 @@ class _Packer:
         def cost(kinds: IntArray) -> int:
             return sum(int(choice[kind].cost) for kind in kinds.tolist())
 
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            ours = more_trucks(problem, kinds, extra)
-            if ours is None:
-                return None
+        def less(solution: _Solution, ours: IntArray, effort: Effort) -> _Solution | None:
+            extra = len(ours) - len(kinds)
             options: list[tuple[float, float, IntArray, IntArray]] = []  # guess at the linkage, odds, kinds, counts
 
             def offer(counts: IntArray, kinds: IntArray, at_least: float) -> None:
@@ -686,9 +666,9 @@ class _Packer:
                 guess = counts.max(axis=0).sum() / counts.sum() / max(at_least, 0.05)
                 options.append((float(guess), at_least, kinds[used], counts[used]))
 
-            if upper is not None and upper.less is not None and cost(upper.kinds) <= cost(ours):
+            if upper is not None and cost(upper.kinds) <= cost(ours):
                 free = len(ours) - len(upper.kinds) if len(choice) == 1 else extra
-                spread = upper.less(upper, free, effort)
+                spread = upper.lowered(problem, free, effort)
                 if spread is not None and cost(spread.kinds) <= cost(ours):
                     counts = class_table(spread.assignment, problem.class_id, len(spread.kinds), len(classes))
                     offer(counts, spread.kinds, 1.0)
@@ -699,9 +679,9 @@ class _Packer:
                     floor = least_together(class_of, len(ours)) / len(class_of)
                     if theirs is None or effort.over or min((option[0] for option in options), default=1.0) <= floor:
                         break
-                    found = spread_likely(problem, packer, whole, problem.class_id, rows, theirs, effort)
-                    if found is not None:
-                        offer(found.packing.counts, theirs, found.packing.at_least)
+                    likelier = spread_likely(problem, packer, whole, problem.class_id, rows, theirs, effort)
+                    if likelier is not None:
+                        offer(likelier.packing.counts, theirs, likelier.packing.at_least)
             if not (likely is not None and cheaper):
                 variants = [bins]
                 for seed in range(VARIANTS if len(class_of) <= MAX_VARIED_ROWS else 1):
@@ -748,10 +728,7 @@ class _Packer:
     def likely_slots(
         self, classes: list[ClassSizes], whole: Whole, kinds: IntArray, bound: int
     ) -> tuple[ClassPacking | None, bool]:
-        """Find slots for which many fills fit, at no higher cost, and return whether they cost less.
-
-        The fewer fills overflow, the less the slots reveal.
-        """
+        """Find slots that reveal less, because many fills fit, at no higher cost; and whether they cost less."""
         problem = self.problem
         choice = problem.kinds(whole.rooms)
         if len(classes) * len(kinds) > MAX_COUNTS:
@@ -809,16 +786,6 @@ def _in_slots(problem: PackingProblem, solution: _Solution) -> _Solution:
     """Seal a plan of which every fill fits, so that all fills are equally likely."""
     slots = Slots.of_assignment(solution.assignment, problem.class_id)
     return replace(solution, bin_of_row=None, slots=slots, linkage=truck_linkage(problem.class_id, solution.assignment))
-
-
-def _slots_of(problem: PackingProblem, open_: _Solution) -> Less:
-    """Lower the linkage of a plan that assigns rows, and seal it then."""
-
-    def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-        spread = None if open_.less is None else open_.less(open_, extra, effort)
-        return None if spread is None else replace(_in_slots(problem, spread), facts=solution.facts, less=solution.less)
-
-    return less
 
 
 def _fits_surely(rests_on: str) -> Certified:
@@ -887,10 +854,7 @@ def _least_linked(problem: PackingProblem, *assignments: IntArray) -> IntArray:
 def _less_linked(
     packer: ChancePacker, plan: ClassPacking, deadline: float, also: Sequence[ClassPacking] = ()
 ) -> ClassPacking:
-    """Look for a plan of the same cost that spreads classes more widely: tighten the caps as far as possible.
-
-    ``also`` are other plans to choose from, if they cost no more.
-    """
+    """Look for a plan of the same cost, also among others, that spreads classes more widely: tighten the caps."""
     stop = time.monotonic() + _short(deadline)
     best = plan
     if len(packer.classes) > MAX_TIGHTENED_CLASSES or (packer.risk and len(packer.kinds[0].capacity) > 1):
@@ -1122,37 +1086,25 @@ def sampled_assignment(
     """
     deadline = Deadline.after(seconds)
     num_terms = num_scenarios * len(class_of_row) * (len(class_of_row) + 1) // 2
-    drawn = num_scenarios if num_terms <= seconds * _TERMS_A_SECOND else 0  # only if there is time to use them
-    sample = _draw(members_by_class, class_of_row, capacity, risk, drawn, seconds, seed)
-    if not drawn or sample.start.max() < sample.least or num_terms > deadline.left * _TERMS_A_SECOND:
-        return sample.start, sample.least
-    solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
-    bins, bound = solve(sample, deadline, seed, progress)
-    better = bins is not None and bins.max() < sample.start.max() and sample.fits(bins)
-    return bins if bins is not None and better else sample.start, max(bound, sample.least)
-
-
-def _draw(
-    members_by_class: Sequence[FloatArray],
-    class_of_row: IntArray,
-    capacity: float,
-    risk: Exact,
-    num_scenarios: int,
-    seconds: float,
-    seed: int,
-) -> _Sample:
-    numbers, weights = _sampled_weights(members_by_class, class_of_row, capacity, num_scenarios, seed)
+    # Permutations are sampled only if there is time to use them.
+    num_used = num_scenarios if num_terms <= seconds * _TERMS_A_SECOND else 0
+    numbers, weights = _sampled_weights(members_by_class, class_of_row, capacity, num_used, seed)
     largest = np.zeros(len(members_by_class), dtype=np.int64)
     np.maximum.at(largest, class_of_row, numbers.items)
     packed = pack_bins(largest[class_of_row], numbers.capacity, seconds=seconds * SAMPLE_START_SHARE, seed=seed)
     start = np.empty(len(class_of_row), dtype=np.int64)
     for number, rows in enumerate(packed.bins):
         start[rows] = number
-    misses = _misses(risk, num_scenarios)
     # At least one scenario must fit, and all have the same weights. Numbers rounded up give no lower bound.
     below = numbers.below or (numbers.items, numbers.capacity)
-    least = pack_bins(*below, seconds=seconds * SAMPLE_START_SHARE, seed=seed).bound
-    return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
+    least = max(pack_bins(*below, seconds=seconds * SAMPLE_START_SHARE, seed=seed).bound, 1)
+    if not num_used or start.max() < least or num_terms > deadline.left * _TERMS_A_SECOND:
+        return start, least
+    sample = _Sample(weights, numbers.capacity, _misses(risk, num_used), least, start)
+    solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
+    bins, bound = solve(sample, deadline, seed, progress)
+    better = bins is not None and bins.max() < start.max() and sample.fits(bins)
+    return bins if bins is not None and better else start, max(bound, least)
 
 
 def _sampled_weights(

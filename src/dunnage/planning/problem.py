@@ -100,14 +100,11 @@ class PackingProblem:
 
     @property
     def unit_cost(self) -> Fraction:
-        """The cost of one unit in whole numbers: the exact common measure of all costs.
-
-        If that makes numbers too long for the tolerances of a solver, costs are rounded down, so that a bound on them
-        is still true.
-        """
+        """The cost of one unit in whole numbers: the exact common measure of all costs."""
         costs = [exact(truck.cost, what="cost") for truck in self.trucks]
         whole = math.lcm(*(cost.denominator for cost in costs))
         measure = Fraction(math.gcd(*(int(cost * whole) for cost in costs)), whole)
+        # If numbers are too long for the tolerances of a solver, costs are rounded down, and a bound is still true.
         return max(measure, max(costs) / MAX_COST)
 
     def with_margin(self, margin: Exact | None) -> PackingProblem:
@@ -208,15 +205,11 @@ class PackingProblem:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """Values and capacities in whole numbers, one column per quantity.
+    """Values and capacities in whole numbers, one column per quantity; if they are exact, both kinds are equal."""
 
-    ``values`` and ``rooms`` are safe: what fits in these numbers fits in truth. ``below`` and ``below_rooms`` are
-    rounded the other way, so that a bound on them is true. If the numbers are exact, both are equal.
-    """
-
-    values: IntArray
+    values: IntArray  # values, rooms: safe, so that what fits in these numbers fits in truth
     rooms: IntArray
-    below: IntArray
+    below: IntArray  # below, below_rooms: rounded the other way, so that a bound on them is true
     below_rooms: IntArray
 
     @property

@@ -472,7 +472,8 @@ def _parking(
     """Return where planned shuttles wait: as the plan says or, if it was made elsewhere, as released trips suggest."""
     if not plan.external:
         return planned_parking(plan, ground)
-    released = released_task(release, ground, max_wait=true.max_wait, expansions=_EXPANSIONS, service=true.service)
+    model = FleetModel(name="", max_wait_seconds=true.max_wait, expansions=_EXPANSIONS, seed=0, service=true.service)
+    released = released_task(release, ground, model)
     return served_task(released, fleet).parked_best(fleet)
 
 

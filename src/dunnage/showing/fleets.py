@@ -27,7 +27,7 @@ from dunnage.planning.fleet import (
     planned_task,
     released_task,
 )
-from dunnage.planning.plan import FleetPlan, Posts
+from dunnage.planning.plan import FleetModel, FleetPlan, Posts
 from dunnage.release import Release
 from dunnage.release.kinds.counts import CountsKind
 from dunnage.settle.fleets import FleetSettlement
@@ -187,15 +187,9 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
     if not plan.external:  # the days are sampled again from the release, the same as for the plan
         released = planned_task(release, true.ground, plan)
     else:
-        released = released_task(
-            release,
-            true.ground,
-            max_wait=true.max_wait,
-            expansions=EXPANSIONS,
-            service=true.service,
-            dates=dates_of_plan(release.universe, plan),
-            parking=settlement.served.parking,
-        )
+        wait, service, dates = true.max_wait, true.service, dates_of_plan(release.universe, plan)
+        model = FleetModel(name="", max_wait_seconds=wait, expansions=EXPANSIONS, seed=0, service=service, dates=dates)
+        released = released_task(release, true.ground, model, parking=settlement.served.parking)
     rides = [np.average(task.legs, axis=0, weights=task.weights) for task in (released, true)]
     rows = [
         [
