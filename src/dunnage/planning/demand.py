@@ -105,7 +105,6 @@ def released_counts(release: Release, city: City, dates: Dates | None = None) ->
 
 
 def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: City) -> TripCounts:
-    """Convert cells of a universe of trips to stops of a city and seconds of windows."""
     kept = counts > 0
     cells, counts = cells[kept], counts[kept]
     pairs, slots = universe.split(cells)
@@ -179,7 +178,6 @@ def window_seconds(universe: Universe) -> tuple[IntArray, IntArray]:
 
 
 def service_seconds(universe: Universe) -> tuple[int, int]:
-    """Return the first second of the service day, and the second after its last."""
     starts, lengths = window_seconds(universe)
     return int(starts[0]), int(starts[-1] + lengths[-1])
 

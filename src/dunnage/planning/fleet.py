@@ -140,7 +140,6 @@ class UnreachableError(NoPlanError):
 
     @property
     def near_seconds(self) -> int:
-        """A mean wait that every zone can reach."""
         return max(zone.near_seconds for zone in self.zones)
 
 
@@ -217,7 +216,6 @@ class FleetTask:
 
     @property
     def parking(self) -> tuple[Parking | None, ...]:
-        """Where the shuttles of each zone wait; None: at hubs."""
         return self._parking
 
     @parking.setter
@@ -250,11 +248,9 @@ class FleetTask:
 
     @property
     def served(self) -> list[int]:
-        """Zones with rides, by number."""
         return np.flatnonzero(self.legs.sum(axis=0)).tolist()
 
     def mean_waits(self, fleet: Sequence[int], *, days: int | None = None) -> FloatArray:
-        """Return the mean wait of each zone's riders with a fleet; 0 without riders."""
         key, num_days = _as_fleet(fleet), len(self.days[:days])
         for day in range(num_days):
             if (key, day) not in self._sums:
@@ -262,7 +258,6 @@ class FleetTask:
         return self._means([self._sums[key, day] for day in range(num_days)])
 
     def mean_waits_of(self, runs: Sequence[DayRun]) -> FloatArray:
-        """Return the mean wait of each zone's riders in the results of all days; 0 without riders."""
         num = len(self.ground.zones)
         return self._means([zone_sums(day, run.waits, num) for day, run in zip(self.days, runs, strict=True)])
 
@@ -394,7 +389,6 @@ class FleetTask:
         return max(1, round(solo_cover(self._rides(day, zone).requests, self.ground.times) / _GUESSED_SHARING))
 
     def _wait_alone(self, zone: int, number: int, way: Parking | None) -> float:
-        """Return the mean wait of a zone by itself on all days."""
         total = rides = 0.0
         for day in np.flatnonzero(self.legs[:, zone]).tolist():
             run = self._operate_alone(day, zone, number, way)
@@ -869,7 +863,6 @@ def run_facts(task: FleetTask, fleet: Sequence[int], runs: Sequence[DayRun], *, 
 
 
 def wait_facts(waits: IntArray, weights: FloatArray) -> Waits:
-    """Return the weighted mean, median and 95th percentile of waits."""
     order = np.argsort(waits, kind="stable")
     reached = np.cumsum(weights[order])
     median, p95 = (waits[order][np.searchsorted(reached, share * reached[-1])] for share in (0.5, 0.95))

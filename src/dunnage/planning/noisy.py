@@ -498,11 +498,9 @@ class Odds:
         return [self._tabled(axis, "down") for axis in range(len(self.beliefs))]
 
     def at_least(self, bin_of_row: IntArray, kinds: IntArray, deadline: Deadline = NEVER) -> float:
-        """Return a lower bound on how likely a plan fits; 0 if time is up."""
         return 0.0 if deadline.late else self._chance(bin_of_row, kinds, self._up, -1, deadline)
 
     def at_most(self, bin_of_row: IntArray, kinds: IntArray, deadline: Deadline = NEVER) -> float:
-        """Return an upper bound on how likely a plan fits; 1 if time is up."""
         return 1.0 if deadline.late else self._chance(bin_of_row, kinds, self.down, 1, deadline)
 
     def _chance(

@@ -53,7 +53,6 @@ from dunnage.planning.spreading import (
 )
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
-from dunnage.text import for_unit
 
 Progress = Callable[[str], None]
 
@@ -207,9 +206,6 @@ def pack(
         solution = _Packer(problem, deadline, progress).in_true_trucks(chosen, solution)
     bound = solution.bound if len(problem.trucks) == 1 else whole_if_possible(solution.bound * problem.unit_cost)
     linkage = _linkage(release, solution)
-    if linkage is not None:
-        note = for_unit(linkage.note, release.certificate.guarantee.protects)
-        linkage = linkage.model_copy(update={"note": note})
     # Only the owner knows how many rows the policy left out; None says that there may be some.
     leaves_out = any("leave-out" in (item.missing, item.outside) for item in release.certificate.attributes)
     stated, noise_only = release.certificate.rows.suppressed, release.noisy and release.classes is None
@@ -232,7 +228,7 @@ def pack(
         max_linkage=None if max_linkage is None else plain(share(max_linkage, what="max_linkage")),
         certified=solution.certified,
         protects=release.certificate.guarantee.protects,
-        truck_linkage=linkage,
+        truck_linkage=None if linkage is None else linkage.for_unit(release.certificate.guarantee.protects),
         lower_linkage=outcome.offers,
         least_linkage=outcome.least,
         unplanned=Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0),
@@ -282,7 +278,6 @@ class _Packer:
 
     @property
     def estimating(self) -> float:
-        """The time limit of an estimate; there is always time for one."""
         return min(ESTIMATE_SECONDS, max(self.seconds_left / 2, MIN_SECONDS / 2))
 
     @property
@@ -330,7 +325,6 @@ class _Packer:
         return replace(solution, certified=_fits_surely("the release gives an upper bound on every weight"))
 
     def by_values(self, values: Sequence[FloatArray]) -> _Solution:
-        """Pack rows that each have one value for every quantity."""
         problem = self.problem
         # Each noisy row is a class of its own, so it cannot take the place of another.
         alone = problem.release.noisy and problem.release.classes is None
@@ -969,7 +963,6 @@ def robust_load(mean: FloatArray, deviation: FloatArray, budget: float) -> float
 
 
 def budget_holds(problem: PackingProblem, model: Robust, bin_of_row: IntArray) -> bool:
-    """Return whether every bin fits under the budget."""
     known = problem.known[0]
     assert known.nominal is not None
     capacity = problem.trucks[0].capacity[known.name]
@@ -1060,7 +1053,6 @@ class _Sample:
         return int((loads > self.capacity).any(axis=1).sum()) <= self.misses
 
     def apart(self) -> list[tuple[int, int]]:
-        """Return the pairs of rows that alone overfill a bin in too many scenarios."""
         pairs = [(i, j) for j in range(self.num_rows) for i in range(j)]
         first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         over = (self.weights[:, first] + self.weights[:, second] > self.capacity).sum(axis=0) > self.misses

@@ -79,6 +79,9 @@ class Linkage(Model):
     error: float | None = None  # of the mean, if it was estimated
     if_seen_to_fit: Share | None = None  # upper bound for someone who also sees that everything fitted
 
+    def for_unit(self, unit: str) -> Linkage:
+        return self.model_copy(update={"note": for_unit(self.note, unit)})
+
 
 class LinkageOffer(Model):
     """The mean truck linkage that a plan with more trucks has; it was computed, but the plan is not kept."""
@@ -289,7 +292,6 @@ class Slots:
 
     @classmethod
     def of_assignment(cls, bin_of_row: IntArray, class_id: IntArray) -> Slots:
-        """Keep only how many rows of each class a bin takes."""
         num_classes = int(class_id.max()) + 1
         pairs, counts = np.unique(bin_of_row * num_classes + class_id, return_counts=True)
         return cls(pairs // num_classes, pairs % num_classes, counts.astype(np.int64))
@@ -552,7 +554,6 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
 
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:
-    """Read lines of whole numbers. Shape: lines by columns."""
     lines = [[cell.strip() for cell in line[: len(header)]] for line in read_listing(path, header)[1]]
     wrong = [
         number for number, line in enumerate(lines, 1) if not all(cell.isdecimal() and len(cell) < 10 for cell in line)
@@ -777,7 +778,6 @@ def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
 
 
 def _read_fleet(path: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Read ``zone,shuttles``: every zone once, with a whole number."""
     lines = [[cell.strip() for cell in line] for line in read_listing(path, FLEET_HEADER)[1]]
     zones, seen, problems = tuple(line[0] for line in lines), set[str](), []
     for row, line in enumerate(lines, 1):

@@ -30,8 +30,6 @@ Telling = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PackingProblem:
-    """What a planner has to solve."""
-
     release: Release
     known: tuple[Uncertain, ...]  # what is known about each packed quantity
     trucks: tuple[Truck, ...]  # the kinds of truck
@@ -95,7 +93,6 @@ class PackingProblem:
 
     @cached_property
     def caps(self) -> IntArray:
-        """The maximum number of rows of each class in a truck."""
         return self.class_sizes if self.spread is None else self.class_sizes // self.spread
 
     @property
@@ -108,7 +105,6 @@ class PackingProblem:
         return max(measure, max(costs) / MAX_COST)
 
     def with_margin(self, margin: Exact | None) -> PackingProblem:
-        """Return the same problem with a share of every capacity left free."""
         if margin is None:
             return self
         free = share(margin, what="margin")
@@ -145,7 +141,6 @@ class PackingProblem:
         ]
 
     def whole(self, values: Sequence[FloatArray]) -> Whole:
-        """Convert the values of each quantity, and the capacities of trucks, to whole numbers."""
         columns = []
         for known, column in zip(self.known, values, strict=True):
             rooms = np.array([truck.capacity[known.name] for truck in self.trucks])
@@ -223,7 +218,6 @@ def _trucks(
     trucks: Sequence[Truck] | None,
     quantity: str | None,
 ) -> tuple[Truck, ...]:
-    """Return the kinds of truck, each with a capacity for the same quantities of the release."""
     if (capacity is None) == (trucks is None):
         raise ParameterError("pack needs either a capacity or trucks. Use --capacity 500kg or --trucks trucks.csv.")
     units = {name: release.uncertain(name).unit for name in release.quantities}

@@ -303,7 +303,6 @@ def spread_likely(
 
 
 def class_table(bin_of_row: IntArray, class_id: IntArray, num_bins: int, num_classes: int) -> IntArray:
-    """Return how many rows of each class a bin takes. Shape: bins, classes."""
     return Slots.of_assignment(bin_of_row, class_id).table(num_bins, num_classes)
 
 

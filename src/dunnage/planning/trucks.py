@@ -74,7 +74,6 @@ def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tupl
 
 
 def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
-    """Check that every kind of truck has capacities and a cost above 0, and a valid count."""
     for truck in trucks:
         for quantity in quantities:
             if not _is_amount(truck.capacity.get(quantity)):
@@ -129,7 +128,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Split an amount into a number, which may be empty, and a unit."""
     amount = text.rpartition("=")[2].strip()
     digits = len(amount)
     while digits and not _is_number(amount[:digits]):

@@ -122,7 +122,6 @@ def _key_figures(findings: Sequence[Finding]) -> list[draw.Figure]:
 
 
 def _risk_bar(item: Finding) -> draw.Svg:
-    """Draw a risk on the scale from 0 to 100 %."""
     risk = item.severity or 0.0
     parts = [
         draw.tag("rect", class_="none-here", x="0", y="2", width="100%", height="14"),
@@ -548,7 +547,6 @@ def carrier_pictures(audit: Audit) -> dict[str, list[draw.Picture]]:
 
 
 def _means_picture(items: Sequence[Finding]) -> draw.Picture:
-    """Draw each mean with its interval and the true value, across its domain."""
     rows = []
     for item in items:
         facts, unit = item.details, "" if item.unit == "ratio" else f" {item.unit}"

@@ -79,14 +79,11 @@ class Scale:
 
 
 class LogScale(Scale):
-    """A logarithmic map between two values above 0."""
-
     def at(self, value: float) -> float:
         share = math.log10(value / self.low) / math.log10(self.high / self.low)
         return self.start + share * (self.stop - self.start)
 
     def ticks(self, max_steps: int) -> list[float]:
-        """Return powers of ten."""
         first, last = math.ceil(math.log10(self.low) - SLACK), math.floor(math.log10(self.high) + SLACK)
         return [10.0**power for power in range(first, last + 1)]
 
@@ -454,7 +451,6 @@ class Network:
 
     @classmethod
     def of(cls, edges: Sequence[Sequence[str]]) -> Network:
-        """Lay out a network so that all edges are about equally long."""
         return _laid_out(tuple((start, end) for start, end, *_ in edges))
 
     def drawn(self, sets: Mapping[str, Sequence[str]], *, width: float, room: float = 10.0) -> Svg:
@@ -556,14 +552,11 @@ class Flows:
 
     @property
     def shown_share(self) -> float:
-        """Share of the trips between stops that a map draws."""
         total = float(self.trips.sum())
         return float(self.trips[: self.shown].sum()) / total if total else 1.0
 
 
 class CityMap:
-    """Positions of the stops of a city that has coordinates."""
-
     def __init__(self, city: City) -> None:
         self.city = city
         lat, lon = np.asarray(city.lat, dtype=float), np.asarray(city.lon, dtype=float)

@@ -278,7 +278,6 @@ def _fleet_page(
 
 
 def _drawn_zones(task: FleetTask) -> list[int]:
-    """Return the zones with a picture of waits, in the order of the city."""
     rides = task.weights @ task.legs
     return sorted(sorted(task.served, key=lambda zone: -rides[zone])[:MAX_CURVES])
 
@@ -418,7 +417,6 @@ def modes_picture(released: Mapping[str, float], true: Mapping[str, float] | Non
 
 
 def _flow_maps(city: City, tasks: Mapping[str, FleetTask]) -> list[draw.Picture]:
-    """Draw a map of flows for each side, all in one scale."""
     flows = {}
     for side, task in tasks.items():
         origin, destination = (

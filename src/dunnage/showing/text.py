@@ -160,7 +160,6 @@ def _bullets(items: Iterable[str]) -> list[str]:
 
 
 def interval_picture(release: Release, name: str) -> str:
-    """Draw the interval of each class across the public domain, one line per class."""
     if release.classes is None:
         return ""
     stated = release.attributes[name]
@@ -212,7 +211,6 @@ def label_list(release: Release) -> str:
 
 
 def _strata_of_classes(release: Release) -> list[str]:
-    """Return the public values of each class, to print after it."""
     public = [name for name, item in release.attributes.items() if item.role == "public"]
     num_classes = len(release.classes) if release.classes is not None else 0
     if not public:
@@ -483,7 +481,6 @@ FILE_KINDS = (
 
 
 def shown(path: str | os.PathLike[str], *, devices: int = DEFAULT_DEVICES, precision: Precision | None = None) -> Shown:
-    """Describe any file or folder that commands read or write."""
     place = Path(path)
     try:
         return _shown(place, devices, precision or Precision())
@@ -563,7 +560,6 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
 
 
 def _shown_csv(path: Path) -> Shown:
-    """Describe a CSV file: a plan made elsewhere, trucks, the numbers of a demo, or else its columns."""
     policy, options = _policy_beside(path), None
     if policy is not None:
         with contextlib.suppress(OSError, DunnageError, *_MALFORMED):  # a policy may say nothing, or be unreadable
@@ -572,10 +568,8 @@ def _shown_csv(path: Path) -> Shown:
             keys = table.keys() & {"delimiter", "decimal", "encoding"}
             options = ReadOptions(**{name: table[name] for name in keys})
     names, sample, delimiter = _header(path, options)
-    for header, describe in _BY_HEADER.items():
-        if tuple(names[: len(header)]) == header:
-            _check_size(path, MAX_TABLE_BYTES)
-            return describe(path, names)
+    if listing := _shown_listing(path, names):
+        return listing
     if all(_NUMBER.fullmatch(name) or not name for name in names):
         raise InputError(str(path), ["has values in its first line, not names of columns. Add a header line."])
     how = f", read as [read] in {policy} says" if options else ""
@@ -647,7 +641,6 @@ def _columns(path: Path, kinds: Mapping[str, str], how: str = "") -> Shown:
 
 
 def _shown_parquet(path: Path) -> Shown:
-    """Describe the columns of a Parquet file; a key is refused."""
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError, ValueError, RecursionError):
@@ -657,56 +650,51 @@ def _shown_parquet(path: Path) -> Shown:
     return _columns(path, {item.name: _word(item.type) for item in schema})
 
 
-def _shown_assignment(path: Path, names: Sequence[str]) -> Shown:
-    from dunnage.planning.plan import read_assignment
+def _shown_listing(path: Path, names: list[str]) -> Shown | None:
+    """Describe a table by its header: a plan made elsewhere, trucks, or the numbers of a demo."""
+    match names:
+        case ["row", "bin", *_]:
+            from dunnage.planning.plan import read_assignment
 
-    bins = read_assignment(path)
-    num_bins = int(bins.max()) + 1
-    lines = [
-        f"Plan        {path}: {len(bins):,} rows in {num_bins:,} bins, made outside Dunnage",
-        "Next        dunnage apply PLAN DATA --policy P.toml --release RELEASE --capacity 500kg -o SETTLEMENT",
-    ]
-    return {"kind": "packing", "status": "external", "rows": len(bins), "bins": num_bins}, "\n".join(lines)
+            _check_size(path, MAX_TABLE_BYTES)
+            bins = read_assignment(path)
+            num_bins = int(bins.max()) + 1
+            content = {"kind": "packing", "status": "external", "rows": len(bins), "bins": num_bins}
+            lines = [
+                f"Plan        {path}: {len(bins):,} rows in {num_bins:,} bins, made outside Dunnage",
+                "Next        dunnage apply PLAN DATA --policy P.toml --release RELEASE --capacity 500kg -o SETTLEMENT",
+            ]
+        case ["zone", "shuttles", *_]:
+            from dunnage.planning.plan import FleetPlan
 
+            _check_size(path, MAX_TABLE_BYTES)
+            plan = FleetPlan.read(path)
+            fleet = dict(zip(plan.zones, plan.shuttles, strict=True))
+            content = {"kind": "fleet", "status": "external", "fleet": fleet}
+            lines = [f"Plan        {path}: {sum(plan.shuttles):,} shuttles, made outside Dunnage"]
+            lines += [f"Zone        {zone}: {num}" for zone, num in _first(fleet).items()]
+        case ["truck", "count", "cost", *quantities]:
+            from dunnage.planning.trucks import read_trucks
 
-def _shown_fleet(path: Path, names: Sequence[str]) -> Shown:
-    from dunnage.planning.plan import FleetPlan
-
-    plan = FleetPlan.read(path)
-    fleet = dict(zip(plan.zones, plan.shuttles, strict=True))
-    lines = [f"Plan        {path}: {sum(plan.shuttles):,} shuttles, made outside Dunnage"]
-    lines += [f"Zone        {zone}: {num}" for zone, num in _first(fleet).items()]
-    return {"kind": "fleet", "status": "external", "fleet": fleet}, "\n".join(lines)
-
-
-def _shown_trucks(path: Path, names: Sequence[str]) -> Shown:
-    from dunnage.planning.trucks import read_trucks
-
-    trucks = read_trucks(path, names[3:])
-    lines, listed = [f"Trucks      {path}: {len(trucks)} kinds"], []
-    for truck in trucks:
-        capacity = ", ".join(f"{name} {amount:g}" for name, amount in truck.capacity.items())
-        count = "any number" if truck.count is None else f"{truck.count}"
-        lines.append(f"  {truck.name:<24} {count}, cost {truck.cost:g}; holds {capacity}")
-        listed.append({"truck": truck.name, "count": truck.count, "cost": truck.cost, "capacity": dict(truck.capacity)})
-    return {"kind": "trucks", "trucks": listed}, "\n".join(lines[: MAX_LISTED + 1])
-
-
-def _shown_numbers(path: Path, names: Sequence[str]) -> Shown:
-    with path.open(encoding="utf-8", newline="") as source:
-        rows = list(csv.DictReader(source))
-    chapters = dict(Counter(row["chapter"] for row in rows).most_common(MAX_LISTED))
-    lines = [f"Numbers     {path}: {len(rows)} numbers on the page of the demo, each with its file and field"]
-    lines += [f"  {name:<24} {several(num, 'number')}" for name, num in chapters.items()]
-    return {"kind": "numbers", "chapters": chapters}, "\n".join(lines)
-
-
-_BY_HEADER: Mapping[tuple[str, ...], Callable[[Path, Sequence[str]], Shown]] = {
-    ("row", "bin"): _shown_assignment,
-    ("zone", "shuttles"): _shown_fleet,
-    ("truck", "count", "cost"): _shown_trucks,
-    ("chapter", "name", "value", "text", "file", "field"): _shown_numbers,
-}
+            _check_size(path, MAX_TABLE_BYTES)
+            trucks = read_trucks(path, quantities)
+            facts = [{"truck": t.name, "count": t.count, "cost": t.cost, "capacity": dict(t.capacity)} for t in trucks]
+            content, lines = {"kind": "trucks", "trucks": facts}, [f"Trucks      {path}: {len(trucks)} kinds"]
+            for truck in trucks[:MAX_LISTED]:
+                capacity = ", ".join(f"{name} {amount:g}" for name, amount in truck.capacity.items())
+                count = "any number" if truck.count is None else f"{truck.count}"
+                lines.append(f"  {truck.name:<24} {count}, cost {truck.cost:g}; holds {capacity}")
+        case ["chapter", "name", "value", "text", "file", "field", *_]:
+            _check_size(path, MAX_TABLE_BYTES)
+            with path.open(encoding="utf-8", newline="") as source:
+                rows = list(csv.DictReader(source))
+            chapters = dict(Counter(row["chapter"] for row in rows).most_common(MAX_LISTED))
+            content = {"kind": "numbers", "chapters": chapters}
+            lines = [f"Numbers     {path}: {len(rows)} numbers on the page of the demo, each with its file and field"]
+            lines += [f"  {name:<24} {several(num, 'number')}" for name, num in chapters.items()]
+        case _:
+            return None
+    return content, "\n".join(lines)
 
 
 # Folders
@@ -830,18 +818,44 @@ def _shown_json(path: Path, devices: int, precision: Precision) -> Shown:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         raise InputError(str(path), ["is not JSON. It is damaged or cut off: use a copy, or write it again."]) from None
-    is_table = isinstance(content, dict)
-    if is_table and content.keys() >= {"basis", "guarantee", "digest"}:
-        return _shown_certificate(path)
-    if is_table and isinstance(content.get("resources"), list):
-        return _shown_datapackage(path, content)
-    for fields, describe in _BY_FIELDS.items():
-        if is_table and content.keys() >= fields:
-            return describe(path, content)
+    # By fields that only one kind of document has.
+    match content:
+        case {"basis": _, "guarantee": _, "digest": _}:
+            return _shown_certificate(path)
+        case {"resources": [*_]}:
+            return _shown_datapackage(path, content)
+        case {"mechanisms": rows}:  # the output of dunnage prove --json, or the part that a demo keeps
+            from dunnage.model.documents import check
+            from dunnage.proving.verdict import Proof, Verdict
+
+            remedy = "Run dunnage prove --json again."
+            verdicts = tuple(check(row, Verdict, path, what="a proof", remedy=remedy) for row in rows[:MAX_LISTED])
+            seconds = float(content.get("seconds", sum(item.seconds for item in verdicts)))
+            proof = Proof(verdicts=verdicts, seconds=seconds)
+            words = f"Proof       {path}: a copy, not run again\n\n{proof.summary()}"
+            return {"kind": "proof", **proof.to_dict()}, words
+        case {"mechanism": mechanism, "claimed": claimed, "measured": measured, "how": how}:
+            # The worst cases of a mechanism in the forms that a demo compares.
+            claimed = float(claimed)
+            lines = [f"Proof       {path}: {mechanism}, epsilon {claimed:g} claimed", f"How         {how}"]
+            for form, value in _first(measured).items():
+                holds = value is not None and float(value) <= claimed * (1 + 1e-9)
+                loss = "no bound" if value is None else f"epsilon {float(value):.4g}"
+                lines.append(f"  {form:<24} {loss}: {'holds' if holds else 'fails'}")
+            return {"kind": "proof", **content}, "\n".join(lines)
+        case {"format": _, "figures": figures}:
+            lines = [f"Figures     {path}: calculated for the page of the demo; numbers.csv lists all its numbers"]
+            lines += [f"  {name}: {item['value']} ({item['how']})" for name, item in _first(figures).items()]
+            return {"kind": "figures", "figures": _first(figures)}, "\n".join(lines)
+        case {"format": _, "capacity": _, "plans": plans}:
+            lines = [f"Utility     {path}: the trucks of each plan, compared with a plan on true weights"]
+            for name, item in _first(plans).items():
+                lines.append(f"  {name:<24} {item['objective']} trucks, {item['optimum']} needed")
+            return {"kind": "utility", **content}, "\n".join(lines)
     try:
         task = read_task_file(path)
     except TaskError as error:
-        if is_table and content.get("kind") == "dunnage task":
+        if isinstance(content, dict) and content.get("kind") == "dunnage task":
             raise
         raise ParameterError(
             f"{path} is not a certificate, a datapackage, a proof, a file of tallies or a task: {error}"
@@ -885,58 +899,7 @@ def _shown_datapackage(path: Path, content: Content) -> Shown:
     return {"kind": "datapackage", "resources": resources}, "\n".join(lines)
 
 
-def _shown_proof(path: Path, content: Content) -> Shown:
-    """Describe the output of ``dunnage prove --json``, or the part that a demo keeps: the table of verdicts."""
-    from dunnage.model.documents import check
-    from dunnage.proving.verdict import Proof, Verdict
-
-    rows = content["mechanisms"][:MAX_LISTED]
-    verdicts = tuple(
-        check(row, Verdict, path, what="a proof", remedy="Run dunnage prove --json again.") for row in rows
-    )
-    proof = Proof(verdicts=verdicts, seconds=float(content.get("seconds", sum(item.seconds for item in verdicts))))
-    return {"kind": "proof", **proof.to_dict()}, f"Proof       {path}: a copy, not run again\n\n{proof.summary()}"
-
-
-def _shown_worst_cases(path: Path, content: Content) -> Shown:
-    """Describe the worst cases of a mechanism in the forms that a demo compares."""
-    claimed = float(content["claimed"])
-    lines = [
-        f"Proof       {path}: {content['mechanism']}, epsilon {claimed:g} claimed",
-        f"How         {content['how']}",
-    ]
-    for form, value in _first(content["measured"]).items():
-        holds = value is not None and float(value) <= claimed * (1 + 1e-9)
-        loss = "no bound" if value is None else f"epsilon {float(value):.4g}"
-        lines.append(f"  {form:<24} {loss}: {'holds' if holds else 'fails'}")
-    return {"kind": "proof", **content}, "\n".join(lines)
-
-
-def _shown_figures(path: Path, content: Content) -> Shown:
-    figures = _first(content["figures"])
-    lines = [f"Figures     {path}: calculated for the page of the demo; numbers.csv lists all its numbers"]
-    lines += [f"  {name}: {item['value']} ({item['how']})" for name, item in figures.items()]
-    return {"kind": "figures", "figures": figures}, "\n".join(lines)
-
-
-def _shown_utility(path: Path, content: Content) -> Shown:
-    lines = [f"Utility     {path}: the trucks of each plan, compared with a plan on true weights"]
-    for name, item in _first(content["plans"]).items():
-        lines.append(f"  {name:<24} {item['objective']} trucks, {item['optimum']} needed")
-    return {"kind": "utility", **content}, "\n".join(lines)
-
-
-# By fields that only this kind of document has.
-_BY_FIELDS: Mapping[frozenset[str], Callable[[Path, Content], Shown]] = {
-    frozenset({"mechanisms"}): _shown_proof,
-    frozenset({"mechanism", "claimed", "measured", "how"}): _shown_worst_cases,
-    frozenset({"format", "figures"}): _shown_figures,
-    frozenset({"format", "capacity", "plans"}): _shown_utility,
-}
-
-
 def _shown_pem(path: Path) -> Shown:
-    """Describe a public key; a private key is refused."""
     with path.open("rb") as source:
         if b"PRIVATE KEY" in source.read(HEAD_BYTES):
             raise ParameterError(
