@@ -175,8 +175,8 @@ class Part(NamedTuple):
         for draw in range(num_draws):
             noise = Noise(seed=SEED + draw)
             rows = self.rows if trips.schema.contribution is None else self.rows & kept_rows(trips, noise)
-            drawn = trial.mechanism.draw_counts(true_counts(trips, rows=rows), prepared, noise)
-            errors.append(level_errors(truth, drawn, levels.values()))
+            table = trial.mechanism.draw_counts(true_counts(trips, rows=rows), prepared, noise)
+            errors.append(level_errors(truth, table, levels.values()))
         places, predicted = truth.universe.split(truth.cells), []
         for (level, columns), error in zip(levels.items(), np.mean(errors, axis=0).tolist(), strict=True):
             busy = len(Feature.of(truth.universe, columns).listed_sums(*places, truth.counts))
@@ -200,12 +200,12 @@ def levels_of(universe: Universe) -> dict[str, FeatureColumns]:
     return {**levels, "total": ()}
 
 
-def level_errors(truth: Counted, drawn: DrawnCounts, levels: Iterable[FeatureColumns]) -> list[float]:
+def level_errors(truth: Counted, table: DrawnCounts, levels: Iterable[FeatureColumns]) -> list[float]:
     """Return the sum of all errors at each level, as a share of all trips: 1 for an empty table."""
-    cells = np.union1d(truth.cells, drawn.cells)
+    cells = np.union1d(truth.cells, table.cells)
     differences = np.zeros(len(cells), dtype=np.int64)
     differences[np.searchsorted(cells, truth.cells)] -= truth.counts
-    differences[np.searchsorted(cells, drawn.cells)] += drawn.counts
+    differences[np.searchsorted(cells, table.cells)] += table.counts
     places = truth.universe.split(cells)
     sums = (Feature.of(truth.universe, columns).listed_sums(*places, differences) for columns in levels)
     return [float(np.abs(own).sum()) / max(1, truth.num_trips) for own in sums]

@@ -166,11 +166,7 @@ class Moves:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Operation:
-    """A day of a fleet.
-
-    A shuttle is *busy* while a rider is on board, boards or alights, *empty* while it drives without riders, and
-    otherwise *parked*. It is idle while it is not busy.
-    """
+    """A day of a fleet. A shuttle is *busy* with riders, *empty* while it drives without, otherwise *parked*."""
 
     requested: IntArray  # requested, picked_up, dropped: seconds of each leg; -1 if the simulation stopped before
     picked_up: IntArray
@@ -216,15 +212,19 @@ class Operation:
         return self._sums(*self._spans(busy=False))
 
     def by_period(self, period_seconds: int = 1800) -> dict[str, NDArray[np.float64]]:
-        """Return the mean number of shuttles that are busy, empty and parked in each period. Shapes: periods.
-
-        Periods start at multiples of their length; ``seconds`` are their starts.
-        """
+        """Return the mean shuttles that are busy, empty and parked in each period, which begins at ``seconds``."""
         first, last = self.start // period_seconds, -(-self.end // period_seconds)
         edges = np.arange(first, max(last, first + 1) + 1) * period_seconds
+
+        def before(start: IntArray, end: IntArray) -> IntArray:  # seconds of all spans before each edge
+            total = np.zeros(len(edges), dtype=np.int64)
+            for sign, side in ((1, np.sort(start)), (-1, np.sort(end))):
+                place, sums = np.searchsorted(side, edges), np.concatenate([[0], np.cumsum(side)])
+                total += sign * (place * edges - sums[place])
+            return total
+
         spent: dict[str, NDArray[np.float64]] = {
-            name: np.diff(_until(edges, *self._spans(busy=name == "busy")[1:])) / period_seconds
-            for name in ("busy", "empty")
+            name: np.diff(before(*self._spans(busy=name == "busy")[1:])) / period_seconds for name in ("busy", "empty")
         }
         there = np.diff(np.clip(edges, self.start, self.end).astype(float)) / period_seconds * self.num_shuttles
         return {"seconds": edges[:-1].astype(float), **spent, "parked": there - spent["busy"] - spent["empty"]}
@@ -290,16 +290,6 @@ class Operation:
 
     def _sums(self, shuttle: IntArray, start: IntArray, end: IntArray) -> IntArray:
         return np.bincount(shuttle, end - start, minlength=self.num_shuttles).astype(np.int64)
-
-
-def _until(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
-    """Return the seconds of all spans before each edge."""
-    total = np.zeros(len(edges), dtype=np.int64)
-    for sign, side in ((1, np.sort(start)), (-1, np.sort(end))):
-        before = np.searchsorted(side, edges)
-        sums = np.concatenate([[0], np.cumsum(side)])
-        total += sign * (before * edges - sums[before])
-    return total
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

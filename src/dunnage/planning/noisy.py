@@ -498,21 +498,15 @@ class Odds:
         return [self._tabled(axis, "down") for axis in range(len(self.beliefs))]
 
     def at_least(self, bin_of_row: IntArray, kinds: IntArray, deadline: Deadline = NEVER) -> float:
-        return 0.0 if deadline.late else self._chance(bin_of_row, kinds, self._up, -1, deadline)
+        return 0.0 if deadline.late else self._chance(bin_of_row, kinds, -1, deadline)
 
     def at_most(self, bin_of_row: IntArray, kinds: IntArray, deadline: Deadline = NEVER) -> float:
-        return 1.0 if deadline.late else self._chance(bin_of_row, kinds, self.down, 1, deadline)
+        return 1.0 if deadline.late else self._chance(bin_of_row, kinds, 1, deadline)
 
-    def _chance(
-        self,
-        bin_of_row: IntArray,
-        kinds: IntArray,
-        tables: list[tuple[FloatArray, list[int]]],
-        side: int,
-        deadline: Deadline,
-    ) -> float:
+    def _chance(self, bin_of_row: IntArray, kinds: IntArray, side: int, deadline: Deadline) -> float:
         total = 0.0
         sizes = np.bincount(bin_of_row, minlength=len(kinds))
+        tables = self._up if side < 0 else self.down
         for axis, (belief, (table, limits)) in enumerate(zip(self.beliefs, tables, strict=True)):
             tops = np.zeros(len(kinds), dtype=np.int64)
             np.add.at(tops, bin_of_row, belief.tops)

@@ -277,10 +277,6 @@ class _Packer:
         return max(self.deadline - time.monotonic(), 0.0)
 
     @property
-    def estimating(self) -> float:
-        return min(ESTIMATE_SECONDS, max(self.seconds_left / 2, MIN_SECONDS / 2))
-
-    @property
     def tell(self) -> Telling | None:
         progress, words = self.progress, "trucks" if len(self.problem.trucks) == 1 else "cost"
         if progress is None:
@@ -296,9 +292,11 @@ class _Packer:
             members = problem.class_members()
             if members is None:
                 return solution
-            room = members[1].rooms[solution.kinds]
+            # There is always time for an estimate.
+            seconds = min(ESTIMATE_SECONDS, max(self.seconds_left / 2, MIN_SECONDS / 2))
+            whole, class_of = members[1], problem.class_of_member
             linkage = slots_linkage(
-                problem.class_of_member, members[1].values, solution.slots, room, seconds=self.estimating
+                class_of, whole.values, solution.slots, whole.rooms[solution.kinds], seconds=seconds
             )
             return replace(solution, linkage=linkage)
         if certified is None or certified.at_least >= 1:
@@ -835,14 +833,12 @@ def _dealt(problem: PackingProblem, group: IntArray, slots: Slots) -> IntArray:
     return bin_of_row
 
 
-def _least_linked(problem: PackingProblem, *assignments: IntArray) -> IntArray:
-    """Return the assignment within the spread that reveals least, also trying each one assigned in turn."""
+def _least_linked(problem: PackingProblem, bin_of_row: IntArray) -> IntArray:
+    """Return the assignment, or the same with rows assigned in turn, whichever reveals less."""
     group = exchangeable(problem.release)
-    options = []
-    for bin_of_row in assignments:
-        if not over_caps(problem.class_id, bin_of_row, problem.caps, int(bin_of_row.max()) + 1):
-            options += [bin_of_row, _dealt(problem, group, Slots.of_assignment(bin_of_row, problem.class_id))]
-    return min(options, key=lambda bins: (truck_linkage(group, bins).mean, truck_linkage(group, bins).worst))
+    in_turn = _dealt(problem, group, Slots.of_assignment(bin_of_row, problem.class_id))
+    linkages = [(truck_linkage(group, bins), bins) for bins in (bin_of_row, in_turn)]
+    return min(linkages, key=lambda one: (one[0].mean, one[0].worst))[1]
 
 
 def _less_linked(

@@ -72,6 +72,12 @@ class Outcome(NamedTuple, Generic[Solution]):
     least: float | None = None  # if linkage is high: the lowest that the classes of the release allow
 
 
+class _Low(NamedTuple, Generic[Solution]):
+    solution: Solution
+    mean: float
+    tried: int  # the largest number of extra trucks
+
+
 @dataclass(frozen=True)
 class Purchase:
     """How many trucks may be used to lower linkage, and how low it has to be."""
@@ -101,25 +107,43 @@ class Purchase:
         *,
         hasty: bool = False,
     ) -> Outcome[Solution]:
-        asked = self.extra or self.max_linkage is not None
+        requested = self.extra or self.max_linkage is not None
         effort = Effort(deadline, hasty=hasty)
         first = less(0, effort.part(FIRST_SHARE))
         now = base if first is None else first
         mean = stated(now)
         if mean is None:
-            if asked:
+            if requested:
                 raise ParameterError(
                     "truck linkage is not known, because the release does not state the law of its noise. Leave out "
                     "extra_trucks and max_linkage."
                 )
             return Outcome(now)
+
+        def fewest(mean: float, target: float, most: int | None) -> _Low[Solution]:
+            """Find a plan at the target, or else the lowest linkage, with few more trucks: double, then halve."""
+            best = _Low(now, mean, 0)
+            low, high = 0, None  # ``low`` more trucks are too few, ``high`` are enough
+            while best.mean > target or (high is not None and high - low > 1):
+                number = max(2 * low, 1) if high is None else (low + high) // 2
+                number = number if most is None else min(number, most)
+                more = less(number, effort.part(0.3)) if number > low and not effort.over else None
+                gain = None if more is None else stated(more)
+                if more is None or gain is None:
+                    break
+                best = best._replace(tried=max(best.tried, number))
+                if gain <= target or (high is None and gain < best.mean):
+                    best = best._replace(solution=more, mean=gain)
+                low, high = (low, number) if gain <= target else (number, high)
+            return best
+
         if self.max_linkage is not None:
             if least is not None and self.max_linkage < Fraction(least) * (1 - Fraction(1, 10**9)):
                 raise NoPlanError(
                     f"truck linkage cannot be {percent(float(self.max_linkage))}: with the classes of this release, no "
                     f"plan gets below {percent(least)}. Allow more, or ask the owner for larger classes."
                 )
-            low = _fewest(now, mean, float(self.max_linkage), less, stated, effort, self.extra)
+            low = fewest(mean, float(self.max_linkage), self.extra)
             if low.mean > self.max_linkage:
                 tried = f", with up to {several(low.tried, 'extra truck')}" if low.tried else ""
                 raise NoPlanError(
@@ -133,7 +157,7 @@ class Purchase:
                 raise NoPlanError(f"there are not {several(self.extra, 'more truck')}. Allow fewer extra trucks.")
             gain = stated(more)
             if gain is not None and gain < mean:  # and no truck that lowers nothing
-                low = _fewest(now, mean, gain * NOTHING_LOWER, less, stated, effort, self.extra - 1)
+                low = fewest(mean, gain * NOTHING_LOWER, self.extra - 1)
                 now, mean = (low.solution, low.mean) if low.mean <= gain * NOTHING_LOWER else (more, gain)
         high = mean >= HIGH_LINKAGE or (least is not None and mean >= max(ABOVE_LEAST * least, LOW_LINKAGE))
         if not high:
@@ -149,37 +173,6 @@ class Purchase:
                 offers.append(LinkageOffer(extra_trucks=already + number, mean=gain))
                 lowest = gain
         return Outcome(now, tuple(offers), least)
-
-
-class _Low(NamedTuple, Generic[Solution]):
-    solution: Solution
-    mean: float
-    tried: int  # the largest number of extra trucks
-
-
-def _fewest(
-    now: Solution,
-    mean: float,
-    target: float,
-    less: Callable[[int, Effort], Solution | None],
-    stated: Callable[[Solution], float | None],
-    effort: Effort,
-    most: int | None,
-) -> _Low[Solution]:
-    """Find a plan at the target, or else the lowest linkage, with few more trucks: double, then halve the step."""
-    low, high, tried = 0, None, 0  # ``low`` more trucks are too few, ``high`` are enough
-    while mean > target or (high is not None and high - low > 1):
-        number = max(2 * low, 1) if high is None else (low + high) // 2
-        number = number if most is None else min(number, most)
-        more = less(number, effort.part(0.3)) if number > low and not effort.over else None
-        gain = None if more is None else stated(more)
-        if more is None or gain is None:
-            break
-        tried = max(tried, number)
-        if gain <= target or (high is None and gain < mean):
-            now, mean = more, gain
-        low, high = (low, number) if gain <= target else (number, high)
-    return _Low(now, mean, tried)
 
 
 def more_trucks(problem: PackingProblem, kinds: IntArray, number: int) -> IntArray | None:

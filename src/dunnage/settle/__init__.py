@@ -47,9 +47,9 @@ from dunnage.settle.repair import (
     LEFT_BEHIND,
     LINKAGE_NOTE,
     AboveSpread,
-    DrawnFill,
     Fill,
     PrivateModel,
+    RandomFill,
     Repair,
     RepairReport,
     RepairTask,
@@ -535,7 +535,7 @@ def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> 
 
 
 def restated_linkage(
-    task: RepairTask, release: Release, final: Fill, repair: Repair | None, fill: DrawnFill | None
+    task: RepairTask, release: Release, final: Fill, repair: Repair | None, fill: RandomFill | None
 ) -> Linkage | None:
     """Return the truck linkage of the final bins; packages left behind count as one truck."""
     counted = repair.counted if repair is not None else fill

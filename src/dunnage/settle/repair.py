@@ -319,7 +319,7 @@ ESTIMATE_NOTE = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DrawnFill:
+class RandomFill:
     bin_of_row: IntArray | None = None  # the bin of each row; None if there is no feasible fill, or the search failed
     exact: bool = False  # whether all were counted: then the choice is uniform, and None means that there is no fill
     number: int | None = None  # number of feasible fills; None if they were not counted
@@ -330,13 +330,13 @@ def noise_words(noise: Noise) -> Words:
     return lambda size: np.frombuffer(noise.draw_bytes(8 * size), dtype=np.uint64)
 
 
-def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) -> DrawnFill:
+def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) -> RandomFill:
     """Choose among the feasible fills that random walks visit, if necessary from the solution of an integer program."""
     words = noise_words(noise)
     met = estimate_chances(items, slots, seconds=seconds, words=words)
     if met is None and (start := solve_fill(items, slots, seconds=seconds / 2, words=words)) is not None:
         met = estimate_chances(items, slots, seconds=seconds / 2, words=words, start=start)
-    return DrawnFill() if met is None else DrawnFill(met.drawn, best_guess=met.best_chances)
+    return RandomFill() if met is None else RandomFill(met.drawn, best_guess=met.best_chances)
 
 
 def planned_counts(task: RepairTask) -> IntArray:
@@ -358,24 +358,24 @@ def counted_fills(task: RepairTask) -> Fills | None:
     return count_fills(*problem, deadline=time.monotonic() + COUNT_SECONDS) if problem is not None else None
 
 
-def count_and_draw(task: RepairTask, noise: Noise) -> DrawnFill | None:
+def count_and_draw(task: RepairTask, noise: Noise) -> RandomFill | None:
     """Choose a fill exactly uniformly among all feasible fills; None if they cannot be counted."""
     if len(task.members) == len(task.start):  # no two rows look alike, so there is only the plan's own fill
         fits = not len(Fill.of(task, task.start).overloaded)
-        return DrawnFill(task.start, True, 1, np.ones(len(task.start))) if fits else DrawnFill(exact=True, number=0)
+        return RandomFill(task.start, True, 1, np.ones(len(task.start))) if fits else RandomFill(exact=True, number=0)
     fills = counted_fills(task)
     if fills is None or fills.number == 0:
-        return None if fills is None else DrawnFill(exact=True, number=0)
-    return DrawnFill(fills.draw(noise.below), True, fills.number, fills.best_chances())
+        return None if fills is None else RandomFill(exact=True, number=0)
+    return RandomFill(fills.draw(noise.below), True, fills.number, fills.best_chances())
 
 
-def draw(task: RepairTask, noise: Noise) -> DrawnFill:
+def draw(task: RepairTask, noise: Noise) -> RandomFill:
     """Choose a feasible fill: exactly uniformly if fills can be counted, otherwise by random walks."""
     if task.too_heavy.any():
-        return DrawnFill(exact=True, number=0)
+        return RandomFill(exact=True, number=0)
     problem = _problem(task)
     if problem is None:
-        return DrawnFill()
+        return RandomFill()
     return count_and_draw(task, noise) or walked_fill(*problem, noise, WALK_SECONDS)
 
 
@@ -410,12 +410,12 @@ Progress = Callable[[str], None]
 class Repair:
     fill: Fill
     options: list[Fill]  # the repairs from which it was chosen
-    counted: DrawnFill | None  # if all fills were counted
+    counted: RandomFill | None  # if all fills were counted
     report: RepairReport
 
 
 def find_repair(
-    task: RepairTask, noise: Noise, *, leave_behind: bool, tell: Progress, tried: DrawnFill | None = None
+    task: RepairTask, noise: Noise, *, leave_behind: bool, tell: Progress, tried: RandomFill | None = None
 ) -> Repair:
     """Go through the stages until one succeeds, and choose one of its best repairs uniformly."""
     tell(_STAGES[0])
@@ -437,14 +437,14 @@ def find_repair(
     return Repair(fill, best, None, _report(fill, feasible, len(best) if feasible else 0))
 
 
-def find_exchange(task: RepairTask, noise: Noise) -> DrawnFill:
+def find_exchange(task: RepairTask, noise: Noise) -> RandomFill:
     """Search for fills in which every bin fits, by exchanging rows alone, and choose one of them uniformly."""
     fills, done = _search(task, noise, 1)
     if not done or task.too_heavy.any():
-        return DrawnFill()
+        return RandomFill()
     share = most_frequent_share(np.array([fill.bin_of_row for fill in fills]))
     bins = fills[noise.below(len(fills))].bin_of_row
-    return DrawnFill(bins, best_guess=np.maximum(share, linkage_of_rows(task.group, bins)))
+    return RandomFill(bins, best_guess=np.maximum(share, linkage_of_rows(task.group, bins)))
 
 
 def _search(task: RepairTask, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
@@ -466,7 +466,17 @@ def _search(task: RepairTask, noise: Noise, stage: int) -> tuple[list[Fill], boo
             _descend(fill, noise, _moves, deadline)
             _repack(fill, noise, deadline)
         if fill.overload and stage >= 3:
-            _spill(fill)
+            # Set rows aside until every bin fits: as few as possible, and the last one no heavier than necessary.
+            for bin_ in fill.overloaded.tolist():
+                rows = fill.rows_of(np.array([bin_]))
+                rows = rows[np.argsort(task.size[rows], kind="stable")]
+                while ((excess := fill.excess[bin_]) > 0).any():
+                    enough = np.flatnonzero((task.whole[rows] >= excess).all(axis=1))
+                    relief = task.priced(np.minimum(task.whole[rows], np.maximum(excess, 0)))
+                    taken = int(enough[0]) if len(enough) else int(np.argmax(relief))
+                    fill.put(int(rows[taken]), LEFT_BEHIND)
+                    rows = np.delete(rows, taken)
+            _place_all(fill, fill.aside)
             for stratum in np.unique(task.stratum[fill.aside]).tolist():
                 _open_bins(fill, noise, stratum, deadline)
         if stage >= 4 and fill.aside.size:
@@ -675,20 +685,6 @@ def _assign(fill: Fill, packed: list[IntArray], bins: list[int]) -> None:
             fill.put(row, bin_)
 
 
-def _spill(fill: Fill) -> None:
-    """Set rows aside until every bin fits: as few as possible, and the last one no heavier than necessary."""
-    for bin_ in fill.overloaded.tolist():
-        rows = fill.rows_of(np.array([bin_]))
-        rows = rows[np.argsort(fill.task.size[rows], kind="stable")]
-        while ((excess := fill.excess[bin_]) > 0).any():
-            enough = np.flatnonzero((fill.task.whole[rows] >= excess).all(axis=1))
-            relief = fill.task.priced(np.minimum(fill.task.whole[rows], np.maximum(excess, 0)))
-            taken = int(enough[0]) if len(enough) else int(np.argmax(relief))
-            fill.put(int(rows[taken]), LEFT_BEHIND)
-            rows = np.delete(rows, taken)
-    _place_all(fill, fill.aside)
-
-
 def _place_all(fill: Fill, rows: IntArray) -> None:
     """Put each row, the heaviest first, into the fullest bin that can and may take it, if there is one."""
     task = fill.task
@@ -704,7 +700,22 @@ def _place_all(fill: Fill, rows: IntArray) -> None:
 def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
     """Open bins for the rows of a stratum that were set aside, as cheaply as possible with the available trucks."""
     task = fill.task
-    _give_over(fill, noise, stratum, deadline)
+    # Pack other strata into fewer bins if possible, and use the saved bins before opening any.
+    for other in {next(iter(strata)) for strata in fill.strata if len(strata) == 1} - {stratum}:
+        single = [b for b, strata in enumerate(fill.strata) if strata == {other}]
+        for line in {tuple(line) for line in fill.capacities[single].tolist()}:
+            capacity = np.array(line, dtype=fill.capacities.dtype)
+            own = _bins_for(fill, other, capacity)
+            rows, loads = fill.rows_of(own), fill.loads[own].sum(axis=0)
+            needed = max(-(-int(load) // most) for load, most in zip(loads, line, strict=True))
+            if needed >= len(own) or not 0 < len(rows) <= MAX_REPACKED:
+                continue
+            packed = packed_rows(task, rows, capacity, noise, deadline)
+            if packed is not None and len(packed) < len(own):
+                _assign(fill, packed, own.tolist())
+                for bin_ in set(own.tolist()) - set(fill.bin_of_row[rows].tolist()):
+                    fill.strata[bin_] = frozenset({stratum})
+    _place_all(fill, fill.aside_of(stratum))
     if len(task.plan.trucks) > 1:
         _open_cheapest(fill, noise, fill.aside_of(stratum), deadline)
 
@@ -728,27 +739,6 @@ def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
         else:
             truck = max(free, key=lambda truck: (room(truck) / cost(truck), room(truck)))
         _open_kind(fill, noise, truck, rows[task.fits(rows, task.capacity_of[truck.name])], deadline)
-
-
-def _give_over(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
-    """Pack other strata into fewer bins if possible, and use the saved bins before opening any."""
-    for other in {next(iter(strata)) for strata in fill.strata if len(strata) == 1} - {stratum}:
-        single = [b for b, strata in enumerate(fill.strata) if strata == {other}]
-        for room in {tuple(line) for line in fill.capacities[single].tolist()}:
-            capacity = np.array(room, dtype=fill.capacities.dtype)
-            own = _bins_for(fill, other, capacity)
-            rows = fill.rows_of(own)
-            loads = fill.loads[own].sum(axis=0)
-            needed = max(-(-int(load) // most) for load, most in zip(loads, room, strict=True))
-            if needed >= len(own) or not 0 < len(rows) <= MAX_REPACKED:
-                continue
-            packed = packed_rows(fill.task, rows, capacity, noise, deadline)
-            if packed is None or len(packed) >= len(own):
-                continue
-            _assign(fill, packed, own.tolist())
-            for bin_ in set(own.tolist()) - set(fill.bin_of_row[rows].tolist()):
-                fill.strata[bin_] = frozenset({stratum})
-    _place_all(fill, fill.aside_of(stratum))
 
 
 def _open_cheapest(fill: Fill, noise: Noise, rows: IntArray, deadline: float) -> None:

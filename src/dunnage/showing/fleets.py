@@ -156,7 +156,7 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
         ],
     }
     if task.served:
-        curves, running, zones = Curves.of(task, fleets_around(fleet)), Running.of(task, fleet), _drawn_zones(task)
+        curves, running, zones = Curves.of(task, fleets_around(fleet)), Running.of(task, fleet), _main_zones(task)
         content |= {
             "curves": [
                 curve_picture(task.ground.zones[zone], {"release": (curves.points[zone], fleet[zone])}, task.max_wait)
@@ -237,7 +237,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
             "release": (Curves.around(released, [planned]), planned),
             "truth": (Curves.around(true, [planned if needed is None else needed, planned]), needed),
         }
-        zones, pictures = _drawn_zones(true if true.served else released), []
+        zones, pictures = _main_zones(true if true.served else released), []
         for zone in zones:
             of_zone = {
                 side: (own.points[zone], None if chosen is None else chosen[zone])
@@ -277,7 +277,7 @@ def _fleet_page(
     return render("fleet.html", {**parts, **content})
 
 
-def _drawn_zones(task: FleetTask) -> list[int]:
+def _main_zones(task: FleetTask) -> list[int]:
     rides = task.weights @ task.legs
     return sorted(sorted(task.served, key=lambda zone: -rides[zone])[:MAX_CURVES])
 

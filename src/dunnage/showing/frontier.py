@@ -83,7 +83,9 @@ def frontier_page(frontier: Frontier) -> str:
         "legend": [(as_key(picture), words) for picture, words in legend_of(frontier, plot)],
         "crossed": any(why_aside(point, frontier) for point in frontier.points),
         "mechanisms": [(name, as_key(mark(look))) for name, look in looks.items()],
-        "chart": chart(plot.base + LOWER, drawn(frontier, plot), label=summary_of(frontier), kind="frontier-chart"),
+        "chart": chart(
+            plot.base + LOWER, plot_parts(frontier, plot), label=summary_of(frontier), kind="frontier-chart"
+        ),
         "shown": shown,
         "word": choice_word(frontier),
         "ask": ask,
@@ -422,7 +424,7 @@ def frontier_figure(frontier: Frontier, *, height: float = FIGURE_HEIGHT) -> Svg
         for column, (picture, words) in enumerate(line):
             text, down = tag("text", words, x=13, y=4), 7 + row_height * row
             rows.append(tag("svg", picture, text, class_="spread", x=f"{50 * column}%", y=down))
-    parts = [tag("svg", *rows, class_="spread", x=-32, y=0, width="100%"), *drawn(frontier, plot)]
+    parts = [tag("svg", *rows, class_="spread", x=-32, y=0, width="100%"), *plot_parts(frontier, plot)]
     return chart(plot.base + LOWER, parts, label=summary_of(frontier), kind="frontier-figure")
 
 
@@ -470,7 +472,7 @@ def _has_chance(frontier: Frontier, plot: Plot) -> bool:
     return frontier.risk_of_chance > max(plot.risk.low, 0.0)
 
 
-def drawn(frontier: Frontier, plot: Plot) -> list[Svg]:
+def plot_parts(frontier: Frontier, plot: Plot) -> list[Svg]:
     """Draw axes, limits, the line of the best points, intervals, marks and the choice, in this order."""
     mixed, looks = is_mixed(frontier), looks_of(frontier.points)
     order = sorted(range(len(frontier.points)), key=lambda place: not frontier.points[place].dominated)

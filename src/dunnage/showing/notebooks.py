@@ -221,12 +221,8 @@ def summary_html(thing: object) -> str:
             )
         case _:
             return f"<pre>{html.escape(repr(thing))}</pre>"
-    return _titled(title, facts) + rest
-
-
-def _titled(title: str, facts: Iterable[tuple[str, object]]) -> str:
     lines = "<br>".join(f"{f'{html.escape(name)}: ' if name else ''}{html.escape(str(value))}" for name, value in facts)
-    return f"<p><strong>{html.escape(title)}</strong><br>{lines}</p>"
+    return f"<p><strong>{html.escape(title)}</strong><br>{lines}</p>{rest}"
 
 
 def _table(titles: Iterable[str], rows: Iterable[Sequence[object]]) -> str:

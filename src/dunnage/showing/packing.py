@@ -256,9 +256,17 @@ def _linked_classes(plan: Plan, release: Release, content: _Content, record: str
     row_of = np.zeros(len(sizes), dtype=np.int64)
     row_of[content.group] = content.row
     worst = np.lexsort((-sizes, -shares))[:MAX_CLASSES]
+    known = [(release.uncertain(name), unit) for name, unit in plan.quantities.items()]
+    named = [name for name, item in release.attributes.items() if item.role in ("public", "sensitive")]
+    columns = {name: release.data.column(name) for name in named if name in release.data.column_names}
+
+    def describe(row: int) -> str:
+        spans = (f"{of.name} {_between(of.lower[row], of.upper[row])}{NO_BREAK}{unit}".strip() for of, unit in known)
+        return ", ".join([*spans, *(f"{name} {column[row].as_py()}" for name, column in columns.items())])
+
     return [
         [
-            _description(release, plan, int(row_of[group])),
+            describe(int(row_of[group])),
             f"{int(sizes[group]):,} {record}{'' if sizes[group] == 1 else 's'}",
             f"{int(largest[group]):,} in truck {int(where[group])}",
             percent(float(shares[group])),
@@ -266,17 +274,6 @@ def _linked_classes(plan: Plan, release: Release, content: _Content, record: str
         for group in worst.tolist()
         if sizes[group]
     ]
-
-
-def _description(release: Release, plan: Plan, row: int) -> str:
-    parts = []
-    for name, unit in plan.quantities.items():
-        known = release.uncertain(name)
-        parts.append(f"{name} {_between(known.lower[row], known.upper[row])}{NO_BREAK}{unit}".strip())
-    for name, item in release.attributes.items():
-        if item.role in ("public", "sensitive") and name in release.data.column_names:
-            parts.append(f"{name} {release.data.column(name)[row].as_py()}")
-    return ", ".join(parts)
 
 
 # Words

@@ -248,19 +248,15 @@ def policy_text(policy: Policy) -> str:
         lines.append(f"Period        one {policy.period.length}{column}{written}")
     if policy.loading.columns:
         lines.append(f"Loading list  {', '.join(policy.loading.columns)}, besides identifiers; for the owner only")
-    return "\n".join([*lines, "", promise_text(promised), *_predicted_lines(policy)])
+    predicted: list[str] = []
+    if policy.schema.trip is not None and policy.expect.trips is not None:
+        from dunnage.usefulness import predict_usefulness  # it loads the kernels of counts
 
-
-def _predicted_lines(policy: Policy) -> list[str]:
-    """Show how useful the counts of a policy will be; nothing if that depends on the period."""
-    if policy.schema.trip is None or policy.expect.trips is None:
-        return []
-    from dunnage.usefulness import predict_usefulness  # it loads the kernels of counts
-
-    try:
-        return usefulness_lines(predict_usefulness(policy, mechanism_of(policy)))
-    except ParameterError:
-        return ["Predicted     by dunnage publish --dry-run, for one period"]
+        try:
+            predicted = usefulness_lines(predict_usefulness(policy, mechanism_of(policy)))
+        except ParameterError:
+            predicted = ["Predicted     by dunnage publish --dry-run, for one period"]
+    return "\n".join([*lines, "", promise_text(promised), *predicted])
 
 
 def usefulness_lines(usefulness: Usefulness | None) -> list[str]:
@@ -466,6 +462,17 @@ MAX_LISTED = 200  # columns, files or other items that are listed
 _OPENED_WITH = {".html": "a page. Open it in a browser", ".md": "text. Read it as it is"}
 # Files that stand for their folder.
 _MAIN_FILES = ("plan.json", "audit.json", "settlement.json", "frontier.json")
+_FOLDERS = {  # files that a folder of each kind contains
+    "a plan": ("plan.json",),
+    "an audit": ("audit.json",),
+    "a settlement": ("settlement.json",),
+    "a frontier": ("frontier.json",),
+    "a release": ("certificate.json",),
+    "a demo": ("report.html", "numbers.csv"),
+    "an unfinished frontier": ("points.jsonl",),
+    "a city": ("stops.csv",),
+    "a GTFS feed": ("stops.txt",),
+}
 _MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 FILE_KINDS = (
     "policy (.toml)",
@@ -526,15 +533,56 @@ def _shown(path: Path, devices: int, precision: Precision) -> Shown:
 
 
 def _kinds() -> str:
-    folders = ", ".join(dict.fromkeys(what.split(" ", 1)[1] for what, _, _ in _FOLDERS))
+    folders = ", ".join(dict.fromkeys(what.split(" ", 1)[1] for what in _FOLDERS))
     return f"a folder ({folders}) or a file ({'; '.join(FILE_KINDS)})"
 
 
 def _shown_folder(path: Path, precision: Precision) -> Shown:
-    for _, markers, describe in _FOLDERS:
-        if all((path / marker).is_file() for marker in markers):
-            return _shown_release(path, precision) if describe is _shown_release else describe(path)
-    missing = ", ".join(f"{' and '.join(markers)} ({what})" for what, markers, _ in _FOLDERS)
+    kinds = (what for what, markers in _FOLDERS.items() if all((path / marker).is_file() for marker in markers))
+    match next(kinds, None):
+        case "a plan":
+            from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
+
+            plan: FleetPlan | Plan = FleetPlan.read(path) if told_fleet_plan(path) else Plan.read(path)
+            return plan.to_dict(), plan.summary()
+        case "an audit":
+            from dunnage.auditing.run import Audit
+
+            audit = Audit.read(path)
+            return audit.to_dict(), audit.summary()
+        case "a settlement":
+            from dunnage.settle.fleets import FleetSettlementDocument, read_settlement
+
+            settled = read_settlement(path)
+            private = "its lists show true packages; do not share them"
+            if isinstance(settled, FleetSettlementDocument):
+                private = "it shows true trips; do not share it"
+            return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {private}"
+        case "a frontier":
+            from dunnage.advising.frontier import Frontier
+
+            frontier = Frontier.read(path)
+            return frontier.to_dict(), f"{frontier.summary()}\n\nPage: {path / 'frontier.html'}"
+        case "a release":
+            return _shown_release(path, precision)
+        case "a demo":
+            stories = sorted(item.name for item in path.iterdir() if item.is_dir())[:20]
+            report, numbers = path / "report.html", path / "numbers.csv"
+            lines = [
+                f"Demo        {', '.join(stories) or 'no stories'}",
+                f"Page        {report} (open it in a browser; it shows true data)",
+                f"Numbers     {numbers}: every number on the page, with its file",
+            ]
+            facts = {"kind": "demo", "report": str(report), "numbers": str(numbers), "stories": stories}
+            return facts, "\n".join(lines)
+        case "an unfinished frontier":
+            what = "an unfinished frontier. Run the same dunnage advise command again to continue it"
+            return {"kind": "frontier begun", "folder": str(path)}, f"{path} is {what}."
+        case "a city":
+            return _shown_city(path)
+        case "a GTFS feed":
+            return _shown_feed(path)
+    missing = ", ".join(f"{' and '.join(markers)} ({what})" for what, markers in _FOLDERS.items())
     raise ParameterError(f"{path} is not a folder that dunnage show knows. It contains none of {missing}.")
 
 
@@ -700,7 +748,7 @@ def _shown_listing(path: Path, names: list[str]) -> Shown | None:
 # Folders
 
 
-def _shown_release(path: Path, precision: Precision | None = None) -> Shown:
+def _shown_release(path: Path, precision: Precision) -> Shown:
     from dunnage.release import Release, describe_release
 
     release = Release.read(path)
@@ -709,59 +757,12 @@ def _shown_release(path: Path, precision: Precision | None = None) -> Shown:
         described["cautions"] = list(cautions)
     if release.kind == ESTIMATES:
         task = Task.from_json(json.dumps(release.certificate.estimates.task))
-        needs = needs_of_release(release, task, precision or Precision())
+        needs = needs_of_release(release, task, precision)
         described["precision"] = [need.to_dict() for need in needs]
         if needs:
             lines = labelled(*(("Precision", words) for words in more_lines(needs, task, None)))
             text += "\n\n" + "\n".join(lines)
     return described, text
-
-
-def _shown_plan(path: Path) -> Shown:
-    from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
-
-    plan: FleetPlan | Plan = FleetPlan.read(path) if told_fleet_plan(path) else Plan.read(path)
-    return plan.to_dict(), plan.summary()
-
-
-def _shown_settlement(path: Path) -> Shown:
-    from dunnage.settle.fleets import FleetSettlementDocument, read_settlement
-
-    settled = read_settlement(path)
-    of_fleet = isinstance(settled, FleetSettlementDocument)
-    what = "it shows true trips" if of_fleet else "its lists show true packages"
-    private = f"{what}; do not share {'it' if of_fleet else 'them'}"
-    return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {private}"
-
-
-def _shown_audit(path: Path) -> Shown:
-    from dunnage.auditing.run import Audit
-
-    audit = Audit.read(path)
-    return audit.to_dict(), audit.summary()
-
-
-def _shown_frontier(path: Path) -> Shown:
-    from dunnage.advising.frontier import Frontier
-
-    frontier = Frontier.read(path)
-    return frontier.to_dict(), f"{frontier.summary()}\n\nPage: {path / 'frontier.html'}"
-
-
-def _shown_begun(path: Path) -> Shown:
-    what = "an unfinished frontier. Run the same dunnage advise command again to continue it"
-    return {"kind": "frontier begun", "folder": str(path)}, f"{path} is {what}."
-
-
-def _shown_demo(path: Path) -> Shown:
-    stories = sorted(item.name for item in path.iterdir() if item.is_dir())[:20]
-    report, numbers = path / "report.html", path / "numbers.csv"
-    lines = [
-        f"Demo        {', '.join(stories) or 'no stories'}",
-        f"Page        {report} (open it in a browser; it shows true data)",
-        f"Numbers     {numbers}: every number on the page, with its file",
-    ]
-    return {"kind": "demo", "report": str(report), "numbers": str(numbers), "stories": stories}, "\n".join(lines)
 
 
 def _shown_city(path: Path) -> Shown:
@@ -794,19 +795,6 @@ def _shown_feed(path: Path) -> Shown:
     lines = [f"GTFS feed   {path}", *(f"  {name:<24} {several(num, 'line')}" for name, num in counts.items())]
     lines.append(f"To make a city from it: dunnage generate city -o city --gtfs {path}")
     return {"kind": "feed", "files": counts}, "\n".join(lines)
-
-
-_FOLDERS: tuple[tuple[str, tuple[str, ...], Callable[[Path], Shown]], ...] = (
-    ("a plan", ("plan.json",), _shown_plan),
-    ("an audit", ("audit.json",), _shown_audit),
-    ("a settlement", ("settlement.json",), _shown_settlement),
-    ("a frontier", ("frontier.json",), _shown_frontier),
-    ("a release", ("certificate.json",), _shown_release),
-    ("a demo", ("report.html", "numbers.csv"), _shown_demo),
-    ("an unfinished frontier", ("points.jsonl",), _shown_begun),
-    ("a city", ("stops.csv",), _shown_city),
-    ("a GTFS feed", ("stops.txt",), _shown_feed),
-)
 
 
 # Documents: a certificate by itself, a datapackage, a proof, figures of a demo, a task
