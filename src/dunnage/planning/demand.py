@@ -183,11 +183,9 @@ def service_seconds(universe: Universe) -> tuple[int, int]:
 
 
 def shuttle_requests(trips: Trips, routes: Routes, times: NDArray[np.int32]) -> Requests:
-    """Return the shuttle rides that trips need, in the order of their earliest possible requests.
-
-    The earliest request of a second ride assumes that the first shuttle came at once and drove directly. A ride that
-    would end where it begins is left out: its rider is already there.
-    """
+    """Return the shuttle rides that trips need, in the order of their earliest possible requests."""
+    # The earliest request of a second ride assumes that the first shuttle came at once and drove directly. A ride that
+    # would end where it begins is left out: its rider is already there.
     pairs = routes.pairs(trips.origin, trips.destination)
     drop, pickup = routes.first_drop[pairs].astype(np.int64), routes.second_pickup[pairs].astype(np.int64)
     lag = routes.lag_seconds[pairs].astype(np.int64)

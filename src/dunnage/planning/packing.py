@@ -1066,12 +1066,10 @@ def sampled_assignment(
     seed: int,  # for the sample and the solver
     progress: Progress | None = None,  # called with a line of text whenever the plan improves
 ) -> tuple[IntArray, int]:
-    """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes.
-
-    Solved with OR-Tools CP-SAT (one worker) if it is installed, otherwise with HiGHS. The search starts from a packing
-    of the largest values of the classes, so there is always a plan. The model has a term for each scenario and pair of
-    rows: if there is no time to write them all down, there is no search.
-    """
+    """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes."""
+    # Solved with OR-Tools CP-SAT (one worker) if it is installed, otherwise with HiGHS. The search starts from a packing
+    # of the largest values of the classes, so there is always a plan. The model has a term for each scenario and pair of
+    # rows: if there is no time to write them all down, there is no search.
     deadline = Deadline.after(seconds)
     num_terms = num_scenarios * len(class_of_row) * (len(class_of_row) + 1) // 2
     # Permutations are sampled only if there is time to use them.
@@ -1113,41 +1111,61 @@ def _misses(risk: Exact, num_scenarios: int) -> int:
     return math.floor(exact(risk, what="risk") * num_scenarios)
 
 
-def _pairs(sample: _Sample) -> list[tuple[int, int]]:
-    """Return the pairs (bin, row) that a plan may use: a bin has the name of its first row, so it has only one name."""
-    return [(first, row) for row in range(sample.num_rows) for first in range(row + 1)]
+class _Program(NamedTuple):
+    """Eqs. 12-16 as a program in numbers that are 0 or 1: of a row in a bin, of bins and of missed scenarios."""
+
+    pairs: list[tuple[int, int]]  # bin and row; a bin has the name of its first row, so that it has only one name
+    rules: list[tuple[dict[int, int], float, float]]  # coefficients by number, least and most of their sum
+    cost: FloatArray  # eq. 12: 1 for the first row of a bin
+
+    @classmethod
+    def of(cls, sample: _Sample) -> _Program:
+        rows, free = range(sample.num_rows), math.inf
+        pairs = [(first, row) for row in rows for first in range(row + 1)]
+        number_of = {pair: number for number, pair in enumerate(pairs)}
+        missed = range(len(pairs), len(pairs) + len(sample.weights))
+        rules: list[tuple[dict[int, int], float, float]] = []
+        for first in rows:
+            for miss, scenario in zip(missed, sample.weights[:, first:].tolist(), strict=True):  # eq. 13
+                line = {number_of[first, first + place]: weight for place, weight in enumerate(scenario)}
+                line[number_of[first, first]] -= sample.capacity
+                rules.append((line | {miss: -max(sum(scenario) - sample.capacity, 0)}, -free, 0))
+        rules += [({number_of[i, j]: 1, number_of[i, i]: -1}, -free, 0) for i, j in pairs if i < j]
+        rules += [({number_of[first, row]: 1 for first in range(row + 1)}, 1, 1) for row in rows]  # eq. 14
+        rules.append((dict.fromkeys(missed, 1), -free, sample.misses))  # eq. 15
+        rules.append(({number_of[row, row]: 1 for row in rows}, sample.least, free))
+        for one, other in sample.apart():
+            rules += [({number_of[first, one]: 1, number_of[first, other]: 1}, -free, 1) for first in range(one + 1)]
+        cost = np.zeros(missed.stop)
+        cost[[number_of[row, row] for row in rows]] = 1.0
+        return cls(pairs, rules, cost)
+
+    def bins(self, used: Sequence[int]) -> IntArray:
+        """Return the bin of each row, from the numbers of the pairs in use."""
+        first_of_row = {row: first for first, row in (self.pairs[number] for number in used)}
+        return np.unique([first_of_row[row] for row in range(len(first_of_row))], return_inverse=True)[1].reshape(-1)
 
 
 def _solve_cp_sat(
     sample: _Sample, deadline: Deadline, seed: int, progress: Progress | None
 ) -> tuple[IntArray | None, int]:
     cp_model: Any = importlib.import_module("ortools.sat.python.cp_model")
-    model = cp_model.CpModel()
-    inside = {pair: model.new_bool_var("") for pair in _pairs(sample)}
-    missed = [model.new_bool_var("") for _ in sample.weights]
-    used = [inside[row, row] for row in range(sample.num_rows)]
-    model.minimize(sum(used))  # eq. 12
-    for first in range(sample.num_rows):
-        members = [inside[first, row] for row in range(first, sample.num_rows)]
-        for scenario, miss in zip(sample.weights[:, first:].tolist(), missed, strict=True):  # eq. 13
-            excess = max(sum(scenario) - sample.capacity, 0)
-            load = sum(weight * member for weight, member in zip(scenario, members, strict=True))
-            model.add(load - excess * miss <= sample.capacity * members[0])
-        for member in members[1:]:
-            model.add_implication(member, members[0])
-    for row in range(sample.num_rows):
-        model.add_exactly_one(inside[first, row] for first in range(row + 1))  # eq. 14
-    model.add(sum(missed) <= sample.misses)  # eq. 15
-    model.add(sum(used) >= sample.least)
-    for one, other in sample.apart():
-        for first in range(one + 1):
-            model.add_at_most_one(inside[first, one], inside[first, other])
+    model, program = cp_model.CpModel(), _Program.of(sample)
+    numbers = [model.new_bool_var("") for _ in program.cost]
+    model.minimize(sum(number for number, cost in zip(numbers, program.cost, strict=True) if cost))
+    for line, least, most in program.rules:
+        total = cp_model.LinearExpr.weighted_sum([numbers[number] for number in line], list(line.values()))
+        if least == most:
+            model.add(total == most)
+        elif math.isfinite(most):
+            model.add(total <= most)
+        else:
+            model.add(total >= least)
     _, first_rows, bin_of_row = np.unique(sample.start, return_index=True, return_inverse=True)
     start = first_rows[bin_of_row]  # the first row of each row's bin
-    for (first, row), variable in inside.items():
-        model.add_hint(variable, bool(start[row] == first))
-    for variable in missed:
-        model.add_hint(variable, False)
+    used = [bool(start[row] == first) for first, row in program.pairs] + [False] * len(sample.weights)
+    for number, value in zip(numbers, used, strict=True):
+        model.add_hint(number, value)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(deadline.left, SOLVER_SECONDS)
     solver.parameters.num_workers = 1
@@ -1159,11 +1177,10 @@ def _solve_cp_sat(
                 progress(f"{self.objective_value:.0f} bins, at least {self.best_objective_bound:.0f} needed")
 
     status = solver.solve(model, Teller() if progress is not None else None)
-    bound = math.ceil(solver.best_objective_bound - _BOUND_MARGIN)
+    bound = max(math.ceil(solver.best_objective_bound - _BOUND_MARGIN), 0)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None, max(bound, 0)
-    first_of_row = [next(i for i in range(row + 1) if solver.value(inside[i, row])) for row in range(sample.num_rows)]
-    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
+        return None, bound
+    return program.bins([place for place, _ in enumerate(program.pairs) if solver.value(numbers[place])]), bound
 
 
 def _solve_highs(
@@ -1172,53 +1189,23 @@ def _solve_highs(
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 
-    pairs = _pairs(sample)
-    number_of = {pair: number for number, pair in enumerate(pairs)}
-    rows, num = range(sample.num_rows), len(pairs) + len(sample.weights)
-
-    def sparse(lines: list[dict[int, float]]) -> Any:
-        values = [value for line in lines for value in line.values()]
-        columns = [column for line in lines for column in line]
-        return csr_matrix((values, columns, np.cumsum([0, *map(len, lines)])), shape=(len(lines), num))
-
-    loads: list[dict[int, float]] = []
-    for first in rows:
-        for miss, scenario in enumerate(sample.weights[:, first:].tolist()):  # eq. 13
-            line = {number_of[first, first + place]: float(weight) for place, weight in enumerate(scenario)}
-            line[number_of[first, first]] -= sample.capacity
-            line[len(pairs) + miss] = -float(max(sum(scenario) - sample.capacity, 0))
-            loads.append(line)
-    loads += [{number_of[i, j]: 1.0, number_of[i, i]: -1.0} for i, j in pairs if i < j]
-    once = [{number_of[first, row]: 1.0 for first in range(row + 1)} for row in rows]
-    missed = {len(pairs) + miss: 1.0 for miss in range(len(sample.weights))}
-    apart = [
-        {number_of[first, one]: 1.0, number_of[first, other]: 1.0}
-        for one, other in sample.apart()
-        for first in range(one + 1)
-    ]
-    cost = np.zeros(num)
-    cost[[number for number, (first, row) in enumerate(pairs) if first == row]] = 1.0
-    rules = [
-        LinearConstraint(sparse(loads), ub=0.0),
-        LinearConstraint(sparse(once), lb=1.0, ub=1.0),  # eq. 14
-        LinearConstraint(sparse([missed]), ub=float(sample.misses)),  # eq. 15
-        LinearConstraint(cost[None, :], lb=float(sample.least)),
-        *([LinearConstraint(sparse(apart), ub=1.0)] if apart else []),
-    ]
-    # A relative gap would stop short of the optimum when there are many bins.
+    program = _Program.of(sample)
+    lines, least, most = zip(*program.rules, strict=True)
+    values = [float(value) for line in lines for value in line.values()]
+    columns = [column for line in lines for column in line]
+    shape = (len(lines), len(program.cost))
+    table = csr_matrix((values, columns, np.cumsum([0, *map(len, lines)])), shape=shape)
     seconds = deadline.left
     if not seconds:
         return None, 0
+    # A relative gap would stop short of the optimum when there are many bins.
     options = {"time_limit": max(seconds, SOLVER_SECONDS), "mip_rel_gap": 0.0}
-    result = milp(cost, constraints=rules, integrality=np.ones(num), bounds=Bounds(0, 1), options=options)
+    rule, whole = LinearConstraint(table, least, most), np.ones(len(program.cost))
+    result = milp(program.cost, constraints=rule, integrality=whole, bounds=Bounds(0, 1), options=options)
     dual = result.get("mip_dual_bound")
-    bound = math.ceil(dual - _BOUND_MARGIN) if dual is not None and math.isfinite(dual) else 0
+    bound = max(math.ceil(dual - _BOUND_MARGIN), 0) if dual is not None and math.isfinite(dual) else 0
     if progress is not None:
         progress(f"at least {max(bound, sample.least)} bins needed")
     if result.x is None:
-        return None, max(bound, 0)
-    first_of_row = np.zeros(sample.num_rows, dtype=np.int64)
-    for number in np.flatnonzero(result.x[: len(pairs)] > 0.5).tolist():
-        first, row = pairs[number]
-        first_of_row[row] = first
-    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
+        return None, bound
+    return program.bins(np.flatnonzero(result.x[: len(program.pairs)] > 0.5).tolist()), bound

@@ -527,12 +527,8 @@ def whole_if_possible(value: Fraction) -> float:
 
 
 def read_assignment(path: Path, *, num_rows: int | None = None) -> IntArray:
-    """Read ``row,bin`` from any solver and return the bin of each row; every row from 0 must appear once.
-
-    Numbers of bins may have gaps; bins are returned as 0, 1, 2 ... in the same order.
-    """
-    bins = _read_rows(path, num_rows)
-    return np.unique(bins, return_inverse=True)[1].reshape(-1)
+    """Read ``row,bin`` from any solver: the bin of each row from 0, with bins numbered 0, 1, 2 ... in the same order."""
+    return np.unique(_read_rows(path, num_rows), return_inverse=True)[1].reshape(-1)
 
 
 def _read_rows(path: Path, num_rows: int | None) -> IntArray:
