@@ -6,7 +6,7 @@ They are frozen parameters; :func:`dunnage.pack` does the work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
@@ -43,18 +43,7 @@ class PackingModel(documents.Model):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Described:
-    name: ClassVar[str]
-
-    def describe(self) -> PackingModel:
-        stated = {item.name: getattr(self, item.name) for item in fields(self)}
-        if not stated.get("as_published"):  # only this form has a sample
-            stated |= dict.fromkeys(("as_published", "scenarios", "seed"))
-        return PackingModel(name=self.name, **{name: value for name, value in stated.items() if value is not None})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Standard(_Described):
+class Standard:
     """Pack each row as if its weight were one number.
 
     Parameters
@@ -85,9 +74,12 @@ class Standard(_Described):
             )
         return known.nominal
 
+    def describe(self) -> PackingModel:
+        return PackingModel(name=self.name, statistic=self.statistic)
+
 
 @dataclass(frozen=True, kw_only=True)
-class Robust(_Described):
+class Robust:
     """Pack so that a bin fits as long as not all of its rows are as heavy as they can be.
 
     Parameters
@@ -123,6 +115,11 @@ class Robust(_Described):
                 )
             return
         object.__setattr__(self, "risk", DEFAULT_RISK if given is None else given)
+
+    def describe(self) -> PackingModel:
+        if self.budget == "largest":
+            return PackingModel(name=self.name, budget=self.budget)
+        return PackingModel(name=self.name, budget=self.budget, risk=self.risk)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +161,7 @@ class Prior:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stochastic(_Described):
+class Stochastic:
     """Pack so that everything fits with probability at least 1 - risk, over all permutations inside classes.
 
     There is no sampling: the probability of a plan is computed from exact probabilities of its bins. The model needs
@@ -210,9 +207,18 @@ class Stochastic(_Described):
             if self.as_published:
                 raise ParameterError("the published stochastic model has no prior. Remove prior or as_published.")
 
+    def describe(self) -> PackingModel:
+        if self.as_published:
+            return PackingModel(
+                name=self.name, risk=self.risk, as_published=True, scenarios=self.scenarios, seed=self.seed
+            )
+        if self.prior is not None:
+            return PackingModel(name=self.name, risk=self.risk, prior=self.prior)
+        return PackingModel(name=self.name, risk=self.risk)
+
 
 @dataclass(frozen=True, kw_only=True)
-class Sealed(_Described):
+class Sealed:
     """Say only how many rows of each class a bin takes. The owner, who knows the weights, fills the slots.
 
     With multisets, it packs the true multiset, so privacy costs no truck. With bounds, it packs upper bounds. The cost
@@ -220,6 +226,9 @@ class Sealed(_Described):
     """
 
     name: ClassVar[str] = "sealed"
+
+    def describe(self) -> PackingModel:
+        return PackingModel(name=self.name)
 
 
 Model = Standard | Robust | Stochastic | Sealed

@@ -261,7 +261,7 @@ class _Packer:
             case Standard():
                 return self.standard(model)
             case Robust():
-                return self.largest_members() if model.budget == "largest" else self.budgeted(model)
+                return self.robust(model)
             case Stochastic() if self.problem.release.noisy:
                 return self.noisy(model)
             case Stochastic():
@@ -537,18 +537,17 @@ class _Packer:
         facts = {"from_": f"upper bounds: {len(problem.class_sizes)} classes"}
         return replace(solution, bound=min(least, solution.bound), facts=facts)
 
-    def largest_members(self) -> _Solution:
-        members = self.problem.class_members()
-        if members is None:
+    def robust(self, model: Robust) -> _Solution:
+        members = self.problem.class_members() if model.budget == "largest" else None
+        if members is not None:
+            solution = self.by_chance(*members, Fraction(0), "")
+            return replace(solution, certified=_fits_surely("the released multisets: the largest members fit"))
+        if model.budget == "largest":
             raise ParameterError(
                 "the robust model with the largest members of a class needs multisets, which the release does not "
                 "have. Use the standard, stochastic or sealed model. An owner who releases by partition or full-domain "
                 'can add multisets: statistic = "multiset".'
             )
-        solution = self.by_chance(*members, Fraction(0), "")
-        return replace(solution, certified=_fits_surely("the released multisets: the largest members fit"))
-
-    def budgeted(self, model: Robust) -> _Solution:
         if len(self.problem.known) > 1 or len(self.problem.trucks) > 1:
             raise ParameterError(
                 "the budgeted robust model packs only one quantity into one kind of truck. Use the stochastic model, "
@@ -961,13 +960,9 @@ def robust_load(mean: FloatArray, deviation: FloatArray, budget: float) -> float
 def budget_holds(problem: PackingProblem, model: Robust, bin_of_row: IntArray) -> bool:
     known = problem.known[0]
     assert known.nominal is not None
-    capacity = problem.trucks[0].capacity[known.name]
-    for rows in rows_by_group(bin_of_row):
-        mean = known.nominal[rows]
-        budget = budget_of(model, len(bin_of_row), len(rows))
-        if robust_load(mean, known.upper[rows] - mean, budget) > capacity * (1 + _ROUNDING):
-            return False
-    return True
+    mean, room = known.nominal, problem.trucks[0].capacity[known.name] * (1 + _ROUNDING)
+    parts = [(rows, budget_of(model, len(bin_of_row), len(rows))) for rows in rows_by_group(bin_of_row)]
+    return all(robust_load(mean[rows], (known.upper - mean)[rows], budget) <= room for rows, budget in parts)
 
 
 def budgeted_packing(
@@ -1019,9 +1014,6 @@ def budgeted_packing(
     return BudgetedPacking(cover.patterns if cover.cost is not None else None, bound)
 
 
-# The sampled stochastic model
-
-
 _BOUND_MARGIN = 0.01  # far above the tolerances of solvers
 SAMPLE_START_SHARE = 0.1  # of the time, for the first plan, and again for a bound
 SOLVER_SECONDS = 0.01  # no solver accepts a limit of 0
@@ -1044,8 +1036,7 @@ class _Sample:
 
     def fits(self, bin_of_row: IntArray) -> bool:
         loads = np.zeros((len(self.weights), int(bin_of_row.max()) + 1), dtype=np.int64)
-        for row, number in enumerate(bin_of_row.tolist()):
-            loads[:, number] += self.weights[:, row]
+        np.add.at(loads.T, bin_of_row, self.weights.T)
         return int((loads > self.capacity).any(axis=1).sum()) <= self.misses
 
     def apart(self) -> list[tuple[int, int]]:
@@ -1067,9 +1058,9 @@ def sampled_assignment(
     progress: Progress | None = None,  # called with a line of text whenever the plan improves
 ) -> tuple[IntArray, int]:
     """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes."""
-    # Solved with OR-Tools CP-SAT (one worker) if it is installed, otherwise with HiGHS. The search starts from a packing
-    # of the largest values of the classes, so there is always a plan. The model has a term for each scenario and pair of
-    # rows: if there is no time to write them all down, there is no search.
+    # Solved with OR-Tools CP-SAT (one worker) if it is installed, otherwise with HiGHS. The search starts from a
+    # packing of the largest values of the classes, so there is always a plan. The model has a term for each scenario
+    # and pair of rows: if there is no time to write them all down, there is no search.
     deadline = Deadline.after(seconds)
     num_terms = num_scenarios * len(class_of_row) * (len(class_of_row) + 1) // 2
     # Permutations are sampled only if there is time to use them.

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -260,23 +260,16 @@ class FleetDocument(Model):
     software: Software
 
 
-class _Written(Displayed, Tabular):
-    """A plan with the fields of its document, apart from those derived from other fields."""
+def _plain(plan: Plan | FleetPlan, document: type[Model], **derived: object) -> dict[str, Any]:
+    """Return the fields that a plan shares with its document, and those derived from others, as plain data."""
+    shared = {name: getattr(plan, name) for name in document.model_fields if hasattr(plan, name)}
+    derived |= {"format": FORMAT, "seconds": round(plan.seconds, 3), "software": Software(dunnage=__version__)}
+    return document.model_validate(shared | derived).plain()
 
-    format: ClassVar[int] = FORMAT
-    document: ClassVar[type[Model]]
-    seconds: float
 
-    def _derived(self, **derived: object) -> dict[str, Any]:
-        shared = {name: getattr(self, name) for name in self.document.model_fields if hasattr(self, name)}
-        derived |= {"seconds": round(self.seconds, 3), "software": Software(dunnage=__version__)}
-        return self.document.model_validate(shared | derived).plain()
-
-    @classmethod
-    def _from(cls, stated: Model, **own: Any) -> Self:
-        shared = {item.name for item in fields(cls)} & type(stated).model_fields.keys()  # type: ignore[arg-type]
-        external = getattr(stated, "status", "") == "external"
-        return cls(**{name: getattr(stated, name) for name in shared} | {"external": external} | own)
+def _shared(plan: type[Plan | FleetPlan], stated: PlanDocument | FleetDocument) -> dict[str, Any]:
+    shared = {item.name for item in fields(plan)} & type(stated).model_fields.keys()
+    return {name: getattr(stated, name) for name in shared} | {"external": stated.status == "external"}
 
 
 # Packages
@@ -303,7 +296,7 @@ class Slots:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Plan(_Written):
+class Plan(Displayed, Tabular):
     """Which released row goes into which bin, or how many rows of each class a bin takes."""
 
     release: str  # digest of the certificate of the release; empty for an external plan
@@ -330,7 +323,6 @@ class Plan(_Written):
     external: bool = False  # whether another program made it
     private: bool = False  # whether it uses private data, and so must stay with the owner
     kind: ClassVar[str] = "packing"
-    document: ClassVar[type[Model]] = PlanDocument
 
     def __post_init__(self) -> None:
         if (self.bin_of_row is None) == (self.slots is None):
@@ -395,7 +387,9 @@ class Plan(_Written):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data, without the assignment."""
-        return self._derived(
+        return _plain(
+            self,
+            PlanDocument,
             bins=self.num_bins,
             quantities=dict(self.quantities),
             sealed=self.slots is not None,
@@ -503,13 +497,15 @@ class Plan(_Written):
         if len(bins) and int(bins.max()) >= len(truck_of_bin):
             what = f"{'line' if stated.sealed else 'row'} {named_rows(np.flatnonzero(bins >= len(truck_of_bin)))}"
             raise InputError(str(file), [f"{what} is in a bin without a truck. Add the bin to bins.csv."])
-        plan = cls._from(
-            stated,
-            bin_of_row=bin_of_row,
-            slots=slots,
-            truck_of_bin=tuple(truck_of_bin),
-            trucks=tuple(Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in stated.trucks),
-        )
+        own = _shared(cls, stated) | {
+            "bin_of_row": bin_of_row,
+            "slots": slots,
+            "truck_of_bin": tuple(truck_of_bin),
+            "trucks": tuple(
+                Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in stated.trucks
+            ),
+        }
+        plan = cls(**own)
         names = [truck.name for truck in plan.trucks]
         if (
             len(set(names)) < len(names)
@@ -527,7 +523,7 @@ def whole_if_possible(value: Fraction) -> float:
 
 
 def read_assignment(path: Path, *, num_rows: int | None = None) -> IntArray:
-    """Read ``row,bin`` from any solver: the bin of each row from 0, with bins numbered 0, 1, 2 ... in the same order."""
+    """Read ``row,bin`` from any solver: the bin of each row from 0, with bins numbered 0, 1, 2 ... in order."""
     return np.unique(_read_rows(path, num_rows), return_inverse=True)[1].reshape(-1)
 
 
@@ -586,7 +582,7 @@ class Posts:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FleetPlan(_Written):
+class FleetPlan(Displayed, Tabular):
     """How many shuttles each zone of a city gets, and where they wait."""
 
     release: str  # digest of the certificate of the release; empty for an external plan
@@ -607,7 +603,6 @@ class FleetPlan(_Written):
     external: bool = False  # whether another program made it
     minimises: ClassVar[str] = "shuttles"
     kind: ClassVar[str] = "fleet"
-    document: ClassVar[type[Model]] = FleetDocument
 
     def __post_init__(self) -> None:
         if len(self.zones) != len(self.shuttles) or len(set(self.zones)) < len(self.zones):
@@ -656,7 +651,7 @@ class FleetPlan(_Written):
 
     def to_dict(self) -> dict[str, Any]:
         waiting = {zone: own.waiting for zone, own in self.posts.items()}
-        return self._derived(fleet=self._fleet, parking=waiting, zones=dict(self.by_zone))
+        return _plain(self, FleetDocument, fleet=self._fleet, parking=waiting, zones=dict(self.by_zone))
 
     def summary(self) -> str:
         """Describe the plan for a person."""
@@ -729,7 +724,8 @@ class FleetPlan(_Written):
         zones, shuttles = _read_fleet(place / FLEET_FILE)
         posts = _read_posts(place / PARKING_FILE, stated.parking) if stated.parking else {}
         try:
-            plan = cls._from(stated, zones=zones, shuttles=shuttles, posts=posts, by_zone=stated.zones)
+            own = {"zones": zones, "shuttles": shuttles, "posts": posts, "by_zone": stated.zones}
+            plan = cls(**_shared(cls, stated) | own)
             same = (stated.fleet, stated.objective, stated.gap) == (plan._fleet, plan.objective, plan.gap)
         except ParameterError:
             same = False
