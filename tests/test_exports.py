@@ -33,13 +33,13 @@ def released(tmp_path_factory):
 def test_fleetpy_reads_nodes_edges_and_tables(tmp_path):
     ground = Ground.of(tiny_city())
     requests = Day.of(some_trips(60, 10, 3), ground).requests
-    folder = export_fleetpy(tmp_path / "out", requests, ground.city, times=ground.times, name="town")
-    base = folder / "networks" / "town" / "base"
+    folder = export_fleetpy(tmp_path / "out", requests, ground.city, times=ground.times)
+    base = folder / "networks" / "dunnage" / "base"
     nodes, edges = rows_of(base / "nodes.csv"), rows_of(base / "edges.csv")
     assert list(nodes[0]) == ["node_index", "is_stop_only", "pos_x", "pos_y"]
     assert [int(row["node_index"]) for row in nodes] == list(range(10))
     assert (list(edges[0]), len(edges)) == (["from_node", "to_node", "distance", "travel_time"], 90)
-    tables = folder / "networks" / "town" / "ff" / "tables"
+    tables = folder / "networks" / "dunnage" / "ff" / "tables"
     seconds, metres = (np.load(tables / f"nn_fastest_{name}.npy") for name in ("tt", "distance"))
     assert np.array_equal(seconds, ground.times)
     assert metres == pytest.approx(1000 * ground.city.kilometres())
@@ -53,7 +53,7 @@ def test_fleetpy_reads_nodes_edges_and_tables(tmp_path):
     lat = np.degrees(2 * np.arctan(np.exp(np.array([float(row["pos_y"]) for row in nodes]) / 6_378_137)) - np.pi / 2)
     assert lon == pytest.approx(ground.city.lon, abs=1e-7)
     assert lat == pytest.approx(ground.city.lat, abs=1e-7)
-    demand = folder / "demand" / "town" / "matched" / "town"
+    demand = folder / "demand" / "dunnage" / "matched" / "dunnage"
     rows = rows_of(demand / "requests.csv")  # in order, and by zone
     assert list(rows[0]) == ["rq_time", "start", "end", "request_id"]
     assert [int(row["rq_time"]) for row in rows] == sorted(requests.seconds.tolist())
@@ -72,8 +72,6 @@ def test_fleetpy_reads_nodes_edges_and_tables(tmp_path):
 def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     ground = Ground.of(tiny_city())
     requests = Day.of(some_trips(10, 10, 3), ground).requests
-    with pytest.raises(ParameterError, match="name"):
-        export_fleetpy(tmp_path / "out", requests, ground.city, times=ground.times, name="../x")
     (tmp_path / "there").mkdir()
     with pytest.raises(OutputError):
         export_fleetpy(tmp_path / "there", requests, ground.city, times=ground.times)

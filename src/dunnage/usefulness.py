@@ -60,8 +60,6 @@ UNCHECKED = (
 
 
 class Remedy(NamedTuple):
-    """A change of the policy that would make its counts useful."""
-
     change: str  # what to write, in words
     level: LevelError  # the predicted error of the counts that are then released
 
@@ -106,8 +104,6 @@ class Usefulness:
 
 
 class Trial(NamedTuple):
-    """A policy and its mechanism, and the changes that led to them."""
-
     policy: Policy
     mechanism: CountsMechanism
     period: str | None = None
@@ -137,7 +133,7 @@ def predict_usefulness(
     if not expected.is_noise or not helpful:
         return Usefulness(expected=expected)
     tell("looking for a policy with useful counts")
-    return Usefulness(expected=expected, remedies=tuple(_Search(trial, part).remedies()))
+    return Usefulness(expected=expected, remedies=tuple(_remedies(trial, part)))
 
 
 class Part(NamedTuple):
@@ -179,8 +175,8 @@ class Part(NamedTuple):
         for draw in range(num_draws):
             noise = Noise(seed=SEED + draw)
             rows = self.rows if trips.schema.contribution is None else self.rows & kept_rows(trips, noise)
-            drawn = trial.mechanism.draw_counts(true_counts(trips, rows=rows), prepared, noise)
-            errors.append(level_errors(truth, drawn, levels.values()))
+            table = trial.mechanism.draw_counts(true_counts(trips, rows=rows), prepared, noise)
+            errors.append(level_errors(truth, table, levels.values()))
         places, predicted = truth.universe.split(truth.cells), []
         for (level, columns), error in zip(levels.items(), np.mean(errors, axis=0).tolist(), strict=True):
             busy = len(Feature.of(truth.universe, columns).listed_sums(*places, truth.counts))
@@ -204,12 +200,12 @@ def levels_of(universe: Universe) -> dict[str, FeatureColumns]:
     return {**levels, "total": ()}
 
 
-def level_errors(truth: Counted, drawn: DrawnCounts, levels: Iterable[FeatureColumns]) -> list[float]:
+def level_errors(truth: Counted, table: DrawnCounts, levels: Iterable[FeatureColumns]) -> list[float]:
     """Return the sum of all errors at each level, as a share of all trips: 1 for an empty table."""
-    cells = np.union1d(truth.cells, drawn.cells)
+    cells = np.union1d(truth.cells, table.cells)
     differences = np.zeros(len(cells), dtype=np.int64)
     differences[np.searchsorted(cells, truth.cells)] -= truth.counts
-    differences[np.searchsorted(cells, drawn.cells)] += drawn.counts
+    differences[np.searchsorted(cells, table.cells)] += table.counts
     places = truth.universe.split(cells)
     sums = (Feature.of(truth.universe, columns).listed_sums(*places, differences) for columns in levels)
     return [float(np.abs(own).sum()) / max(1, truth.num_trips) for own in sums]
@@ -232,38 +228,32 @@ def _with_time(policy: Policy, time: Windows) -> Policy:
 # What would help
 
 
-class _Search:
-    """Tries changes of a policy on generated trips, which are generated once for each number of trips."""
+def _remedies(trial: Trial, part: Part) -> Iterator[Remedy]:
+    """Yield the smallest change of each kind that makes counts useful or, if none does, of several together."""
+    parts = {1: part}  # generated once for each number of trips
 
-    def __init__(self, trial: Trial, part: Part) -> None:
-        self.trial, self.parts = trial, {1: part}
-
-    def remedies(self) -> Iterator[Remedy]:
-        """Yield the smallest change of each kind that makes counts useful or, if none does, of several together."""
-        none = True
-        for changes in (_zones, _windows, _methods, _longer, _epsilons):
-            for changed in changes(self.trial):
-                if remedy := self.remedy(changed):
-                    none = False
-                    yield remedy
-                    break
-        changed = self.trial
-        for changes in (_zones, _windows, _longer, _epsilons) if none else ():
-            *_, changed = (changed, *changes(changed))  # the last one changes most
-            if remedy := self.remedy(changed):
-                yield remedy
-                return
-
-    def remedy(self, trial: Trial) -> Remedy | None:
-        if trial.longer not in self.parts:
-            assert trial.policy.expect.trips is not None
-            part = Part.of(self.trial.policy, trial.period, trial.policy.expect.trips * trial.longer)
-            self.parts[trial.longer] = part
+    def remedy(changed: Trial) -> Remedy | None:
+        if changed.longer not in parts:
+            assert changed.policy.expect.trips is not None
+            num_trips = changed.policy.expect.trips * changed.longer
+            parts[changed.longer] = Part.of(trial.policy, changed.period, num_trips)
         try:
-            released = self.parts[trial.longer].errors(trial)[0]
+            released = parts[changed.longer].errors(changed)[0]
         except ParameterError:  # the mechanism refuses such a table
             return None
-        return Remedy(trial.change, released) if released.error <= REMEDY_ERROR else None
+        return Remedy(changed.change, released) if released.error <= REMEDY_ERROR else None
+
+    none = True
+    for changes in (_zones, _windows, _methods, _longer, _epsilons):
+        if one := next(filter(None, map(remedy, changes(trial))), None):
+            none = False
+            yield one
+    changed = trial
+    for changes in (_zones, _windows, _longer, _epsilons) if none else ():
+        *_, changed = (changed, *changes(changed))  # the last one changes most
+        if one := remedy(changed):
+            yield one
+            return
 
 
 def _zones(trial: Trial) -> Iterator[Trial]:

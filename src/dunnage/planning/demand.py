@@ -105,7 +105,6 @@ def released_counts(release: Release, city: City, dates: Dates | None = None) ->
 
 
 def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: City) -> TripCounts:
-    """Convert cells of a universe of trips to stops of a city and seconds of windows."""
     kept = counts > 0
     cells, counts = cells[kept], counts[kept]
     pairs, slots = universe.split(cells)
@@ -179,17 +178,14 @@ def window_seconds(universe: Universe) -> tuple[IntArray, IntArray]:
 
 
 def service_seconds(universe: Universe) -> tuple[int, int]:
-    """Return the first second of the service day, and the second after its last."""
     starts, lengths = window_seconds(universe)
     return int(starts[0]), int(starts[-1] + lengths[-1])
 
 
 def shuttle_requests(trips: Trips, routes: Routes, times: NDArray[np.int32]) -> Requests:
-    """Return the shuttle rides that trips need, in the order of their earliest possible requests.
-
-    The earliest request of a second ride assumes that the first shuttle came at once and drove directly. A ride that
-    would end where it begins is left out: its rider is already there.
-    """
+    """Return the shuttle rides that trips need, in the order of their earliest possible requests."""
+    # The earliest request of a second ride assumes that the first shuttle came at once and drove directly. A ride that
+    # would end where it begins is left out: its rider is already there.
     pairs = routes.pairs(trips.origin, trips.destination)
     drop, pickup = routes.first_drop[pairs].astype(np.int64), routes.second_pickup[pairs].astype(np.int64)
     lag = routes.lag_seconds[pairs].astype(np.int64)

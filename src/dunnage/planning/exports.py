@@ -29,6 +29,7 @@ from dunnage.release import Release
 from dunnage.tables.reader import write_lines
 
 MARKER = "README.md"
+_NAME = "dunnage"  # of the network and of the demand
 MAX_STOPS_WITH_EDGES = 1_000
 MAX_FLOWS = 5_000  # the largest
 Feature = dict[str, object]
@@ -90,22 +91,16 @@ def export_fleetpy(
     city: City,
     *,
     times: NDArray[np.int32],
-    name: str = "dunnage",
-    requested: IntArray | None = None,
+    requested: IntArray | None = None,  # when each ride was really requested; by default, the earliest possible second
 ) -> Path:
-    """Write rides and travel times in the layout of FleetPy; copy the contents of the folder into FleetPy's ``data``.
-
-    ``requested`` is the second at which each ride was really requested; by default, the earliest possible second.
-    """
+    """Write rides and travel times in the layout of FleetPy; copy the contents into FleetPy's ``data``."""
     if len(city.stops) > MAX_STOPS_WITH_EDGES:
         raise ParameterError(
             f"an export to FleetPy can have at most {MAX_STOPS_WITH_EDGES:,} stops. The city has {len(city.stops):,}."
         )
-    if not name.isidentifier():
-        raise ParameterError(f"name must consist of letters, digits and _, for example dunnage. Got {name!r}.")
     with new_folder(folder, marker=MARKER) as work:
-        base, tables = work / "networks" / name / "base", work / "networks" / name / "ff" / "tables"
-        demand = work / "demand" / name / "matched" / name
+        base, tables = work / "networks" / _NAME / "base", work / "networks" / _NAME / "ff" / "tables"
+        demand = work / "demand" / _NAME / "matched" / _NAME
         for place in (base, tables, demand):
             place.mkdir(parents=True)
         num, placed = len(city.stops), city.lat is not None and city.lon is not None
@@ -140,7 +135,7 @@ def export_fleetpy(
         far = "along great circles" if placed else "from travel times at 20 km/h, because stops have no coordinates"
         when = "at the earliest possible second" if requested is None else "at the same second as in our simulation"
         about = _ABOUT_FLEETPY.format(
-            name=name,
+            name=_NAME,
             distances=far,
             positions="Web Mercator, EPSG:3857" if placed else "unknown, so all are 0",
             zones=", ".join(f"{number} {zone}" for number, zone in enumerate(city.zone_names)) or "none",
@@ -155,21 +150,17 @@ def export_geojson(
     city: City,
     release: Release | None = None,
     *,
-    shuttles: Sequence[int] | None = None,
-    dates: Dates | None = None,
+    shuttles: Sequence[int] | None = None,  # of each zone
+    dates: Dates | None = None,  # their number, if the release does not state it
 ) -> Path:
-    """Write ``stops.geojson``, ``zones.geojson`` and, with a release of counts, ``flows.geojson``.
-
-    Flows are the trips of an average date; if there are many, the largest. ``shuttles`` are those of each zone, and
-    ``dates`` the number of dates, if the release does not state it.
-    """
+    """Write stops, zones and, with a release of counts, the largest flows of an average date."""
     if city.lat is None or city.lon is None:
         raise ParameterError("a map needs coordinates of stops, but the city has none. Add lat and lon to stops.csv.")
     places = [[round(float(lon), 6), round(float(lat), 6)] for lon, lat in zip(city.lon, city.lat, strict=True)]
     zones = [None] * len(places) if city.zones is None else [city.zone_names[zone] for zone in city.zones]
     hubs = [False] * len(places) if city.hubs is None else city.hubs.tolist()
     stops = [
-        _feature("Point", place, {"stop": stop, "zone": zone, "hub": hub})
+        feature("Point", place, {"stop": stop, "zone": zone, "hub": hub})
         for stop, place, zone, hub in zip(city.stops, places, zones, hubs, strict=True)
     ]
     # The hull of each zone: a polygon, or a line or a point if its stops do not span one.
@@ -180,7 +171,7 @@ def export_geojson(
             ring = convex_hull([places[stop] for stop in members])
             more: Feature = {} if shuttles is None else {"shuttles": int(shuttles[number])}
             shapes = {1: ("Point", ring[0]), 2: ("LineString", ring), 3: ("Polygon", [[*ring, ring[0]]])}
-            hulls.append(_feature(*shapes[min(len(ring), 3)], {"zone": name, "stops": len(members), **more}))
+            hulls.append(feature(*shapes[min(len(ring), 3)], {"zone": name, "stops": len(members), **more}))
     collections = {"stops": stops, "zones": hulls}
     if release is not None:  # trips of an average date by pair of stops, the largest first; within a stop, points
         counts = released_counts(release, city, dates)
@@ -194,7 +185,7 @@ def export_geojson(
             geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
             daily = round(float(trips[index]), 3)
             about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": daily}
-            flows.append(_feature(geometry, line, about))
+            flows.append(feature(geometry, line, about))
         collections["flows"] = flows
     with new_folder(folder, marker="stops.geojson") as work:
         for name, features in collections.items():
@@ -203,7 +194,7 @@ def export_geojson(
     return Path(folder)
 
 
-def _feature(geometry: str, coordinates: object, properties: Feature) -> Feature:
+def feature(geometry: str, coordinates: object, properties: Feature) -> Feature:
     return {"type": "Feature", "geometry": {"type": geometry, "coordinates": coordinates}, "properties": properties}
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -140,7 +140,6 @@ class UnreachableError(NoPlanError):
 
     @property
     def near_seconds(self) -> int:
-        """A mean wait that every zone can reach."""
         return max(zone.near_seconds for zone in self.zones)
 
 
@@ -217,7 +216,6 @@ class FleetTask:
 
     @property
     def parking(self) -> tuple[Parking | None, ...]:
-        """Where the shuttles of each zone wait; None: at hubs."""
         return self._parking
 
     @parking.setter
@@ -250,11 +248,9 @@ class FleetTask:
 
     @property
     def served(self) -> list[int]:
-        """Zones with rides, by number."""
         return np.flatnonzero(self.legs.sum(axis=0)).tolist()
 
     def mean_waits(self, fleet: Sequence[int], *, days: int | None = None) -> FloatArray:
-        """Return the mean wait of each zone's riders with a fleet; 0 without riders."""
         key, num_days = _as_fleet(fleet), len(self.days[:days])
         for day in range(num_days):
             if (key, day) not in self._sums:
@@ -262,7 +258,6 @@ class FleetTask:
         return self._means([self._sums[key, day] for day in range(num_days)])
 
     def mean_waits_of(self, runs: Sequence[DayRun]) -> FloatArray:
-        """Return the mean wait of each zone's riders in the results of all days; 0 without riders."""
         num = len(self.ground.zones)
         return self._means([zone_sums(day, run.waits, num) for day, run in zip(self.days, runs, strict=True)])
 
@@ -326,7 +321,13 @@ class FleetTask:
                 if last:
                     last = self._smallest_alone(day, zone, last, chosen[zone])
                 else:
-                    last, chosen[zone] = self._best_alone(day, zone)
+                    guess = self._guess(day, zone)
+                    chosen[zone], *others = self.ways(zone)
+                    last = self._smallest_alone(day, zone, guess, chosen[zone], step=max(1, guess // 10))
+                    for way in others:
+                        fewer = last - grain(last)
+                        if fewer > 0 and self._does_alone(day, zone, fewer, way):
+                            last, chosen[zone] = self._smallest_alone(day, zone, fewer, way), way
                 alone[day, zone] = last
             fleet[zone] = int(np.median(alone[alone[:, zone] > 0, zone]))
         self._tell("simulating all zones together")
@@ -346,34 +347,21 @@ class FleetTask:
     def ways(self, zone: int) -> tuple[Parking | None, ...]:
         """Return the ways in which shuttles of a zone can wait: following requests to posts, only at posts, at hubs."""
         if zone not in self._ways:
-            stops, rides = self._pickups(zone)
-            posts = Parking.of(
-                self.ground.times,
-                stops,
-                rides,
-                min(open_posts(self.most_shuttles(zone)), _MAX_POSTS),
-                begin=self.span[0],
-                follows=True,
-            )
+            # Half of the rides in the next hour count, because shuttles move ahead of them, and half of those in an
+            # average hour, because hours with few rides say little about where the next begins.
+            hours = max(1, -(-(self.span[1] - self.span[0]) // HOUR))
+            stops = np.unique(np.concatenate([day.requests.origin[day.requests.zone == zone] for day in self.days]))
+            rides = np.zeros((hours, len(stops)))
+            for day in self.days:
+                own = np.flatnonzero(day.requests.zone == zone)
+                hour = np.clip((day.requests.seconds[own] - self.span[0]) // HOUR, 0, hours - 1)
+                np.add.at(rides, (hour, np.searchsorted(stops, day.requests.origin[own])), day.weight)
+            blend = rides + np.vstack([rides[1:], rides[-1:]]) / 2 + rides.sum(axis=0) / (2 * hours)
+            scaled = np.ceil(blend * (1_000 / self.weights.sum())).astype(np.int64)
+            num, begin = min(open_posts(self.most_shuttles(zone)), _MAX_POSTS), self.span[0]
+            posts = Parking.of(self.ground.times, stops.astype(np.int64), scaled, num, begin=begin, follows=True)
             self._ways[zone] = (posts, replace(posts, follows=False), None)
         return self._ways[zone]
-
-    def _pickups(self, zone: int) -> tuple[IntArray, IntArray]:
-        """Return the stops where rides of a zone begin, and how many begin in each hour, the next and all day.
-
-        Half of the rides in the next hour count, because shuttles move ahead of them, and half of those in an average
-        hour, because hours with few rides say little about where the next begins. Shapes: -> stops, (hours, stops).
-        """
-        hours = max(1, -(-(self.span[1] - self.span[0]) // HOUR))
-        stops = np.unique(np.concatenate([day.requests.origin[day.requests.zone == zone] for day in self.days]))
-        rides = np.zeros((hours, len(stops)))
-        for day in self.days:
-            own = np.flatnonzero(day.requests.zone == zone)
-            hour = np.clip((day.requests.seconds[own] - self.span[0]) // HOUR, 0, hours - 1)
-            np.add.at(rides, (hour, np.searchsorted(stops, day.requests.origin[own])), day.weight)
-        coming = np.vstack([rides[1:], rides[-1:]])
-        blend = rides + coming / 2 + rides.sum(axis=0) / (2 * hours)
-        return stops.astype(np.int64), np.ceil(blend * (1_000 / self.weights.sum())).astype(np.int64)
 
     def _check_reach(self) -> None:
         """Refuse a target that a zone misses even with every useful shuttle."""
@@ -401,7 +389,6 @@ class FleetTask:
         return max(1, round(solo_cover(self._rides(day, zone).requests, self.ground.times) / _GUESSED_SHARING))
 
     def _wait_alone(self, zone: int, number: int, way: Parking | None) -> float:
-        """Return the mean wait of a zone by itself on all days."""
         total = rides = 0.0
         for day in np.flatnonzero(self.legs[:, zone]).tolist():
             run = self._operate_alone(day, zone, number, way)
@@ -421,17 +408,6 @@ class FleetTask:
         name = self.ground.zones[zone]
         return Reach(zone=name, most=most, wait_seconds=shortest, shuttles=enough, near_seconds=near)
 
-    def _best_alone(self, day: int, zone: int) -> tuple[int, Parking | None]:
-        """Return the smallest fleet of a zone on a day, and the way to wait with which it is enough."""
-        guess = self._guess(day, zone)
-        best, *others = self.ways(zone)
-        number = self._smallest_alone(day, zone, guess, best, step=max(1, guess // 10))
-        for way in others:
-            fewer = number - grain(number)
-            if fewer > 0 and self._does_alone(day, zone, fewer, way):
-                number, best = self._smallest_alone(day, zone, fewer, way), way
-        return number, best
-
     def parked_best(self, fleet: Sequence[int]) -> tuple[Parking | None, ...]:
         """Return where the shuttles of each zone should wait if there are so many: the way with the shortest wait."""
         before = self.parking
@@ -445,11 +421,9 @@ class FleetTask:
         return tuple(ways[zone][best[zone]] if zone in ways else None for zone in range(len(fleet)))
 
     def _parked_better(self, fleet: Fleet) -> Fleet:
-        """Try other parking with all zones together; keep the one that needs fewest shuttles.
-
-        In each zone, the way with the shortest wait for this fleet; and, if the fleet is small, each way in all zones:
-        what is best for a zone by itself on one day may need one shuttle more in the end.
-        """
+        """Try other parking with all zones together; keep the one that needs fewest shuttles."""
+        # In each zone, the way with the shortest wait for this fleet; and, if it is small, each way in all zones: what
+        # is best for a zone by itself on one day may need one shuttle more in the end.
         best, parking = fleet, self.parking
         better = self.parked_best(fleet)
         if better != parking:
@@ -539,11 +513,8 @@ class FleetTask:
         return self._lowered(self._bracketed(near, len(self.days), narrow=False))
 
     def _bracketed(self, start: Sequence[int], days: int, *, narrow: bool) -> list[int]:
-        """Search for a fleet with which every zone meets the target on the first days.
-
-        All zones are searched together: widen without limits, halve between limits. The waits of a zone also depend a
-        little on other zones: if this leads to a contradiction, the limits of the zone are dropped.
-        """
+        """Search for a fleet with which every zone meets the target on the first days: widen or halve all zones."""
+        # The waits of a zone also depend a little on other zones; limits that contradict this are dropped.
         fleet, rounds = list(start), 0
         brackets = [_Bracket(self.most_shuttles(zone)) for zone in range(len(fleet))]
         while True:
@@ -555,19 +526,19 @@ class FleetTask:
                 if bracket.few >= bracket.most:
                     if narrow:  # all days together may meet a target that some days miss
                         continue
-                    raise UnreachableError(self.max_wait, [self._reach_together(zone, float(waits[zone]))])
+                    # It just misses the target with all useful shuttles, if all zones are simulated together.
+                    wait = float(waits[zone])
+                    near, name = max(math.ceil(wait), math.ceil(self.max_wait) + 1), self.ground.zones[zone]
+                    reach = Reach(
+                        zone=name, most=bracket.most, wait_seconds=wait, shuttles=bracket.most, near_seconds=near
+                    )
+                    raise UnreachableError(self.max_wait, [reach])
                 # In the end, zones that never settle are only raised, so that the search ends.
                 if not did or (narrow and halve and bracket.open):
                     likely = fleet[zone] * (max(waits[zone], 1.0) / self.max_wait) ** (1 / _WAIT_POWER)
                     fleet[zone] = bracket.next(likely, halve=halve)
             if fleet == before:
                 return fleet
-
-    def _reach_together(self, zone: int, wait: float) -> Reach:
-        """Say that a zone just misses the target with all useful shuttles, if all zones are simulated together."""
-        most, near = self.most_shuttles(zone), max(math.ceil(wait), math.ceil(self.max_wait) + 1)
-        name = self.ground.zones[zone]
-        return Reach(zone=name, most=most, wait_seconds=wait, shuttles=most, near_seconds=near)
 
     def _lowered(self, start: Sequence[int]) -> Fleet:
         """Remove shuttles, a grain at a time, until one grain fewer in any zone misses the target somewhere."""
@@ -586,21 +557,16 @@ class FleetTask:
     # Bounds
 
     def solo_cover(self, zone: int) -> int:
-        """Return how many shuttles would carry a zone's riders one by one on its busiest day, if nobody waits.
-
-        This ignores empty driving and shared rides, so it is neither an upper nor a lower bound.
-        """
+        """Return how many shuttles carry a zone's riders one by one on its busiest day without waits; no bound."""
         covers = [solo_cover(self._rides(day, zone).requests, self.ground.times) for day in range(len(self.days))]
         return max(covers, default=0)
 
     def bound(self, zone: int) -> int:
-        """Return a lower bound on the shuttles of a zone that meets the target, for any dispatch.
-
-        A ride occupies a seat for at least ``d`` seconds. If it waits ``w`` seconds, at most ``w d / (x + d)`` of these
-        seconds are later than ``x`` after the latest end without any wait. Waits add up to at most target times rides,
-        so for every ``x`` the seats of the fleet must provide the rest before then. Second rides are left out, because
-        the time of their request depends on the fleet.
-        """
+        """Return a lower bound on the shuttles of a zone that meets the target, for any dispatch."""
+        # A ride occupies a seat for at least d seconds. If it waits w seconds, at most w d / (x + d) of these seconds
+        # are later than x after the latest end without any wait. Waits add up to at most target times rides, so for
+        # every x the seats of the fleet must provide the rest before then. Second rides are left out, because the time
+        # of their request depends on the fleet.
         shortest = self.ground.shortest
         if not self.legs[:, zone].any():
             return 0
@@ -707,33 +673,29 @@ def size(
     check_max_wait(max_wait)
     tell("finding routes")
     ground = Ground.of(city, routes)
-    task = released_task(
-        release,
-        ground,
-        max_wait=max_wait,
+    model = FleetModel(
+        name="smallest-fleet",
+        max_wait_seconds=max_wait,
         expansions=expansions,
-        service=service,
         seed=seed,
         day=day,
-        dates=dates,
-        progress=tell,
+        dates=dates if dates is None or isinstance(dates, int) else dict(dates),
+        service=service or Service(),
     )
+    task = released_task(release, ground, model, progress=tell)
     sized = task.size()
     bounds = [task.bound(zone) for zone in range(len(ground.zones))]
+    posts = {}  # as many as may be open
+    for zone, own, number in zip(ground.zones, sized.parking, sized.fleet, strict=True):
+        if own is not None:
+            hours = tuple(tuple(city.stops[stop] for stop in row) for row in own.first(number).tolist())
+            posts[zone] = Posts(waiting=_FOLLOWS[own.follows], begin=own.begin, stops=hours)
     return FleetPlan(
         release=release.certificate.digest,
         zones=ground.zones,
         shuttles=sized.fleet,
-        posts=recorded_posts(task, sized),
-        model=FleetModel(
-            name="smallest-fleet",
-            max_wait_seconds=max_wait,
-            expansions=expansions,
-            seed=seed,
-            day=day,
-            dates=dates if dates is None or isinstance(dates, int) else dict(dates),
-            service=task.service,
-        ),
+        posts=posts,
+        model=model,
         bound=sum(bounds),
         seconds=time.monotonic() - start,
         probes=task.probes,
@@ -742,32 +704,30 @@ def size(
         demand=demand_facts(task),
         city=CityFacts(digest=ground.digest(), stops=len(city.stops), zones=len(ground.zones)),
         assumed=_assumptions(task, with_dates(release.universe, dates), day, city, routes),
-        notes=(*_noise_notes(release), *_notes(task, sized)),
+        notes=_notes(release, task, sized),
     )
 
 
 def released_task(
     release: Release,
     ground: Ground,
+    model: FleetModel,
     *,
-    max_wait: float = MAX_WAIT_SECONDS,
-    expansions: int = EXPANSIONS,
-    service: Service | None = None,
-    seed: int = 0,
-    day: str | None = None,
-    dates: Dates | None = None,
     parking: Sequence[Parking | None] | None = None,
     progress: Progress | None = None,
 ) -> FleetTask:
-    """Expand a release of counts into days for sizing a fleet; parameters as for :func:`size`."""
+    """Expand a release of counts into days for sizing a fleet."""
+    wait, expansions, seed, service = model.max_wait_seconds, model.expansions, model.seed, model.service
+    if wait is None or expansions is None or seed is None or service is None:
+        raise ParameterError("the plan does not say how it was sized. Size the fleet again.")
     if seed < 0:
         raise ParameterError(f"seed must be at least 0. Got {seed}.")
-    counts = released_counts(release, ground.city, dates)
+    counts = released_counts(release, ground.city, model.dates)
     return FleetTask(
         ground,
-        expanded_days(counts, ground, expansions=expansions, seed=seed, day=day),
-        service=service or Service(),
-        max_wait=max_wait,
+        expanded_days(counts, ground, expansions=expansions, seed=seed, day=model.day),
+        service=service,
+        max_wait=float(wait),
         span=service_seconds(release.universe),
         parking=parking,
         progress=progress,
@@ -776,26 +736,12 @@ def released_task(
 
 def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress: Progress | None = None) -> FleetTask:
     """Sample again the days for which a plan was sized, to simulate its fleet or similar fleets as it parks them."""
-    model = plan.model
-    wait = None if model is None else model.max_wait_seconds
-    if model is None or wait is None or model.service is None or model.expansions is None or model.seed is None:
-        raise ParameterError("the plan does not say how it was sized. Size the fleet again.")
-    check_max_wait(wait)
-    return released_task(
-        release,
-        ground,
-        max_wait=float(wait),
-        expansions=model.expansions,
-        service=model.service,
-        seed=model.seed,
-        day=model.day,
-        dates=dates_of_plan(release.universe, plan),
-        parking=planned_parking(plan, ground),
-        progress=progress,
-    )
+    model = plan.model or FleetModel(name="")
+    model = model.model_copy(update={"dates": dates_of_plan(release.universe, plan)})
+    return released_task(release, ground, model, parking=planned_parking(plan, ground), progress=progress)
 
 
-def dates_of_plan(universe: Universe, plan: FleetPlan) -> Dates | None:
+def dates_of_plan(universe: Universe, plan: FleetPlan) -> int | dict[str, int] | None:
     """Return the number of dates that a plan assumed; an earlier version took unknown dates for one."""
     if universe.num_dates or (plan.model is not None and plan.model.dates is not None):
         return plan.model.dates if plan.model is not None else None
@@ -803,16 +749,6 @@ def dates_of_plan(universe: Universe, plan: FleetPlan) -> Dates | None:
 
 
 _FOLLOWS: dict[bool, Waiting] = {False: "posts", True: "requests, then posts"}
-
-
-def recorded_posts(task: FleetTask, sized: Sized) -> dict[str, Posts]:
-    """Return where a sized fleet waits, for its plan: as many posts as may be open."""
-    stops, posts = task.ground.city.stops, {}
-    for zone, own, number in zip(task.ground.zones, sized.parking, sized.fleet, strict=True):
-        if own is not None:
-            hours = tuple(tuple(stops[stop] for stop in row) for row in own.first(number).tolist())
-            posts[zone] = Posts(waiting=_FOLLOWS[own.follows], begin=own.begin, stops=hours)
-    return posts
 
 
 def planned_parking(plan: FleetPlan, ground: Ground) -> tuple[Parking | None, ...]:
@@ -837,10 +773,7 @@ def planned_parking(plan: FleetPlan, ground: Ground) -> tuple[Parking | None, ..
 def expanded_days(
     counts: TripCounts, ground: Ground, *, expansions: int = EXPANSIONS, seed: int = 0, day: str | None = None
 ) -> list[Day]:
-    """Sample days of trips from counts: at least ``expansions`` in all, and each day at least once.
-
-    If a day has more than 60,000 trips per date, fewer are sampled: their fleets hardly differ.
-    """
+    """Sample days of trips from counts: at least ``expansions`` in all, and each day once; fewer of many trips."""
     if not 1 <= expansions <= MAX_EXPANSIONS:
         raise ParameterError(f"expansions must be from 1 to {MAX_EXPANSIONS}, for example 5. Got {expansions}.")
     if day is not None and day not in counts.days:
@@ -930,7 +863,6 @@ def run_facts(task: FleetTask, fleet: Sequence[int], runs: Sequence[DayRun], *, 
 
 
 def wait_facts(waits: IntArray, weights: FloatArray) -> Waits:
-    """Return the weighted mean, median and 95th percentile of waits."""
     order = np.argsort(waits, kind="stable")
     reached = np.cumsum(weights[order])
     median, p95 = (waits[order][np.searchsorted(reached, share * reached[-1])] for share in (0.5, 0.95))
@@ -958,6 +890,20 @@ def _assumptions(
             f"The trips are those of {universe.num_dates[0]:,} dates, spread evenly over them: the fleet is for an "
             "average day, and a busier day needs more."
         )
+    # How the shuttles of each zone wait for riders.
+    needed = "go to where the requests of the last quarter of an hour need them soonest, or else"
+    words = {
+        True: f"{needed} to the stops in {PARKING_FILE}, which are near where trips begin in each hour.",
+        False: f"wait at the stops in {PARKING_FILE}, which are near where trips begin in each hour.",
+        None: f"{needed} to a hub of their zone, or to the stop nearest to all others if it has no hub.",
+    }
+    ways = {zone: None if (own := task.parking[zone]) is None else own.follows for zone in task.served}
+    parking = []
+    for follows, does in words.items():
+        zones = [task.ground.zones[zone] for zone, way in ways.items() if way is follows]
+        if zones:
+            more = f" and {len(zones) - _MAX_ZONES_NAMED} more" if len(zones) > _MAX_ZONES_NAMED else ""
+            parking.append(f"Shuttles without riders in {', '.join(zones[:_MAX_ZONES_NAMED])}{more} {does}")
     return (
         *modes,
         *task.ground.routes.assumed,
@@ -969,48 +915,25 @@ def _assumptions(
         f"{'was' if num_days == 1 else 'were'} simulated.",
         *dates,
         "Every shuttle is in service for the whole service day.",
-        *_parking_words(task),
+        *parking,
     )
 
 
-def _parking_words(task: FleetTask) -> Iterator[str]:
-    """Say how the shuttles of each zone wait for riders."""
-    needed = "go to where the requests of the last quarter of an hour need them soonest, or else"
-    words = {
-        True: f"{needed} to the stops in {PARKING_FILE}, which are near where trips begin in each hour.",
-        False: f"wait at the stops in {PARKING_FILE}, which are near where trips begin in each hour.",
-        None: f"{needed} to a hub of their zone, or to the stop nearest to all others if it has no hub.",
-    }
-    for follows, does in words.items():
-        zones = [
-            task.ground.zones[zone]
-            for zone in task.served
-            if (None if (own := task.parking[zone]) is None else own.follows) is follows
-        ]
-        if zones:
-            more = f" and {len(zones) - _MAX_ZONES_NAMED} more" if len(zones) > _MAX_ZONES_NAMED else ""
-            yield f"Shuttles without riders in {', '.join(zones[:_MAX_ZONES_NAMED])}{more} {does}"
-
-
-def _noise_notes(release: Release) -> tuple[str, ...]:
-    """Say that single counts are noise, if the release itself predicts so."""
-    expected = release.certificate.counts.expected
-    if expected is None or not expected.is_noise:
-        return ()
-    return (
-        "The release predicts that its single counts are noise, so this fleet rests on sums alone: where in a zone "
-        "trips begin and end is largely invented. Ask the owner for fewer or larger counts, or keep some shuttles in "
-        "reserve.",
-    )
-
-
-def _notes(task: FleetTask, sized: Sized) -> tuple[str, ...]:
+def _notes(release: Release, task: FleetTask, sized: Sized) -> tuple[str, ...]:
+    expected, noise = release.certificate.counts.expected, []
+    if expected is not None and expected.is_noise:
+        noise.append(
+            "The release predicts that its single counts are noise, so this fleet rests on sums alone: where in a zone "
+            "trips begin and end is largely invented. Ask the owner for fewer or larger counts, or keep some shuttles "
+            "in reserve."
+        )
     if not task.served:
-        return ("No trip needs a shuttle, so no fleet is needed.",)
+        return (*noise, "No trip needs a shuttle, so no fleet is needed.")
     most = max(map(grain, sized.fleet), default=1)
     fewer = "one shuttle fewer" if most == 1 else f"one shuttle fewer (up to {most} fewer in large zones)"
     idle = [name for name, number in zip(task.ground.zones, sized.fleet, strict=True) if not number]
     return (
+        *noise,
         f"In the simulation, every zone meets the target. With {fewer} in any zone, at least one zone misses it. Mean "
         "waits need not fall with every additional shuttle, so smaller fleets that do as well may exist.",
         "The bound is proved but weak. solo_cover is only a rough guide, because riders share rides.",

@@ -42,10 +42,7 @@ from dunnage.release import Release
 
 
 def exchangeable(release: Release) -> IntArray:
-    """Return the same number for rows that nobody can distinguish: same class, equal public and sensitive values.
-
-    Noise makes every row different, so a noisy row is not exchangeable with any other.
-    """
+    """Return equal numbers for rows that nobody can distinguish: same class, equal values; never for noisy rows."""
     shown = [name for name, item in release.attributes.items() if item.role in ("public", "sensitive")]
     looks = combinations(release, shown)
     num_looks = int(looks.max(initial=0)) + 1
@@ -59,11 +56,7 @@ LINKAGE_NOTE = (
 
 
 def truck_linkage(group: IntArray, bin_of_row: IntArray) -> Linkage:
-    """Return how often someone who knows a package's values, the release and the plan can name its truck.
-
-    Rows of a group are exchangeable, so the probability of a truck is the share of the group's rows in it. The best
-    guess is the largest share. ``mean`` is over released packages.
-    """
+    """Return the largest share of a package's group in one truck, on average over packages and in the worst case."""
     _, largest, sizes = _largest_shares(group, bin_of_row)
     mean, worst = float(largest.sum() / sizes.sum()), float((largest / sizes).max())
     return Linkage(mean=mean, worst=worst, kind="exact", note=LINKAGE_NOTE)
@@ -106,11 +99,7 @@ def slots_linkage(
     seconds: float,
     counting: float = COUNT_SECONDS,
 ) -> Linkage | None:
-    """Return the linkage of slots: exact if the fills can be counted, otherwise an estimate that takes ``seconds``.
-
-    None if the fills cannot be counted, for which there are at least ``counting`` seconds, and there is no time for an
-    estimate.
-    """
+    """Return the linkage of slots, exact or estimated in ``seconds``; None if there is no time for either."""
     # Without an estimate, the only safe statement is certainty.
     unknown = Linkage(mean=1.0, worst=1.0, kind="estimate", note=f"there was no time for an estimate; {SEALED_NOTE}")
     num_classes = int(class_of.max()) + 1
@@ -120,13 +109,13 @@ def slots_linkage(
     items, places = Items(class_of, sizes), FillSlots(table, room)
     fills = count_fills(items, places, deadline=Deadline.after(max(seconds, counting)))
     if fills is not None and fills.number:
-        return _stated(fills.best_chances(), "exact").model_copy(update={"fills": storable_count(fills.number)})
+        return _stated(fills.best_chances(), "exact", fills=storable_count(fills.number))
     if seconds <= 0:
         return None
     estimate = estimate_chances(items, places, seconds=seconds)
     if estimate is None:
         return unknown
-    return _stated(estimate.best_chances, "estimate").model_copy(update={"error": float(np.max(estimate.error))})
+    return _stated(estimate.best_chances, "estimate", error=float(np.max(estimate.error)))
 
 
 def storable_count(number: int | None) -> int | float | None:
@@ -136,10 +125,10 @@ def storable_count(number: int | None) -> int | float | None:
     return float(min(number, 10**300))
 
 
-def _stated(best: FloatArray, kind: Literal["exact", "estimate"]) -> Linkage:
+def _stated(best: FloatArray, kind: Literal["exact", "estimate"], **more: Any) -> Linkage:
     worst = min(float(best.max()), 1.0)  # rounding may lift a certain truck above 1
     mean = min(float(best.mean()), worst)  # rounding may lift the mean of equal chances
-    return Linkage(mean=mean, worst=worst, kind=kind, note=SEALED_NOTE)
+    return Linkage(mean=mean, worst=worst, kind=kind, note=SEALED_NOTE, **more)
 
 
 def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_SECONDS) -> Linkage:
@@ -218,7 +207,6 @@ class Segments:
         return np.divide(self.weights, totals, out=np.zeros_like(totals), where=totals > 0)
 
     def by_truck(self, truck: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
-        """Add up the weights of each truck; within a run, rows of a truck are adjacent."""
         of_row = truck[self.rows]
         new = np.append(True, of_row[1:] != of_row[:-1])
         new[self.starts] = True
@@ -260,7 +248,6 @@ class NoisyRows:
         return len(self.rows)
 
     def _codes(self, steps: IntArray, stratum: IntArray) -> IntArray:
-        """Return a number for each combination of public values and cells."""
         codes = stratum.astype(np.int64)
         for cells, column in zip(self.cells, steps, strict=True):
             codes = codes * len(cells.cells) + cells.index(column)
@@ -329,28 +316,25 @@ class NoisyRows:
             starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
             shift = np.repeat(begins[run[part]] - starts, lengths)
             rows = order[shift + np.arange(len(shift))]
-            logs = self._logs(rows, truths[:, np.repeat(records[part], lengths)], as_printed=as_printed)
+            # The log-likelihood of rows given true values, less their evidence; or the density as printed.
+            true_steps = truths[:, np.repeat(records[part], lengths)]
+            logs = np.zeros(len(rows)) if as_printed else -self.log_evidence[rows]
+            for cells, column, truth in zip(self.cells, self.steps, true_steps, strict=True):
+                seen = column[rows]
+                for cell, some in _by_cell(cells, cells.index(seen)):
+                    law, far = cell.law, np.abs(seen[some] - truth[some])
+                    if not as_printed:
+                        logs[some] += law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
+                    # The density of eq. 29, or of the other law, at the distance of two points, without clamping.
+                    elif law.last == 0:
+                        logs[some] += np.where(far == 0, 0.0, -np.inf)
+                    elif isinstance(law, PiecewiseLaw):
+                        scale = math.log((2 * law.half + 1) * math.exp(law.epsilon) + law.last)
+                        logs[some] += np.where(far <= law.half, float(law.epsilon), 0.0) - scale
+                    else:
+                        step = 1 / float(law.scale)
+                        logs[some] += math.log(math.tanh(step / 2)) - step * far
             yield Segments(records[part], starts, rows, np.exp(logs))
-
-    def _logs(self, rows: IntArray, truths: IntArray, *, as_printed: bool) -> FloatArray:
-        """Return the log-likelihood of rows given true values, less their evidence; or the density as printed."""
-        logs = np.zeros(len(rows)) if as_printed else -self.log_evidence[rows]
-        for cells, column, truth in zip(self.cells, self.steps, truths, strict=True):
-            seen = column[rows]
-            for cell, some in _by_cell(cells, cells.index(seen)):
-                law, far = cell.law, np.abs(seen[some] - truth[some])
-                if not as_printed:
-                    logs[some] += law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
-                # The density of eq. 29, or of the other law, at the distance of two points, without clamping.
-                elif law.last == 0:
-                    logs[some] += np.where(far == 0, 0.0, -np.inf)
-                elif isinstance(law, PiecewiseLaw):
-                    scale = math.log((2 * law.half + 1) * math.exp(law.epsilon) + law.last)
-                    logs[some] += np.where(far <= law.half, float(law.epsilon), 0.0) - scale
-                else:
-                    step = 1 / float(law.scale)
-                    logs[some] += math.log(math.tanh(step / 2)) - step * far
-        return logs
 
 
 def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
@@ -375,10 +359,7 @@ def _numbers(release: Release, name: str) -> FloatArray:
 
 
 def _noisy_steps(release: Release, name: str, cells: Cells, rows: IntArray) -> IntArray:
-    """Return the grid steps of noisy values; if only intervals were released, of the centres of the intervals.
-
-    An interval that was cut at both ends, and so spans its cell, counts by its middle.
-    """
+    """Return the grid steps of noisy values; if only intervals were released, of centres (or middles)."""
     if name in release.data.column_names:
         return cells.steps(_numbers(release, name)[rows])
     lower, upper = (_numbers(release, f"{name}_{end}")[rows] for end in ("lower", "upper"))
@@ -393,7 +374,6 @@ def _noisy_steps(release: Release, name: str, cells: Cells, rows: IntArray) -> I
 
 
 def noisy_rows(release: Release) -> IntArray:
-    """Return the noisy rows: those without a class."""
     if "class_id" not in release.data.column_names:
         return np.arange(len(release))
     return np.flatnonzero(release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False) < 0)
@@ -434,13 +414,10 @@ class _Guesses(NamedTuple):
 
 
 def noisy_linkage(release: Release, bin_of_row: IntArray) -> Linkage | None:
-    """Return how often someone who knows a package's weight, a noisy release and the plan can name its truck.
-
-    The best guess is the truck with the largest sum of row probabilities. ``mean`` is over released packages: given the
-    release, the true values of row j are w with probability p(w) f(b_j | w) / g(b_j), with p uniform on the public
-    domain. So the mean is the sum over w of p(w) times the largest sum of f(b_i | w) / g(b_i) over the rows of a truck,
-    divided by the number of rows. ``worst`` is the largest over the values considered.
-    """
+    """Return how often someone who knows a package's weight, a noisy release and the plan can name its truck."""
+    # The best guess is the truck with the largest sum of row probabilities. Given the release, the true values of row j
+    # are w with probability p(w) f(b_j | w) / g(b_j), with p uniform on the public domain. So the mean over packages is
+    # the sum over w of p(w) times the largest sum of f(b_i | w) / g(b_i) over the rows of a truck, divided by the rows.
     rows = NoisyRows.of(release)
     if rows is None or not len(release):
         return None
@@ -471,10 +448,8 @@ def noisy_linkage(release: Release, bin_of_row: IntArray) -> Linkage | None:
         total, worst = total + float(best.sum()), max(worst, float(best.max()))
         notes.append(LEFT_OUT_NOTE)
     mean = min(total / len(release), worst)
-    linkage = Linkage(mean=mean, worst=worst, kind="estimate", note="; ".join(notes))
-    if not guesses.points:
-        return linkage
-    return linkage.model_copy(update={"points": guesses.points, "error": guesses.error / len(release)})
+    some: dict[str, Any] = {"points": guesses.points, "error": guesses.error / len(release)} if guesses.points else {}
+    return Linkage(mean=mean, worst=worst, kind="estimate", note="; ".join(notes), **some)
 
 
 def _over_all(rows: NoisyRows, truck: IntArray, mixed: BoolArray, points: FloatArray) -> _Guesses:

@@ -106,10 +106,7 @@ def intervals_hold(problem: PackingProblem) -> Certified | None:
 
 
 def item_risk(risk: Fraction, num: int) -> Fraction:
-    """Return how likely each of ``num`` independent events may fail so that all hold with probability 1 - risk.
-
-    This is the largest share with (1 - share)^num >= 1 - risk, rounded down.
-    """
+    """Return the largest share, rounded down, with (1 - share)^num >= 1 - risk."""
     if not risk or not num:
         return risk
     # The share is at least risk / num, so 60 more digits than that has are enough.
@@ -278,11 +275,7 @@ def _started(
     costs: IntArray,
     deadline: Deadline,
 ) -> tuple[tuple[IntArray, IntArray], float]:
-    """Return the cheapest likely plan on one size per row, and how likely it fits at least, as far as is known.
-
-    Sizes are quantiles, sizes for any data, or the mean and some deviations. A plan on sizes for any data is accepted
-    only if it is likely given this release: choosing the better of two kinds of plan would add up both their risks.
-    """
+    """Return the cheapest likely plan on one size per row, and how likely it fits at least, as far as is known."""
     plans: list[tuple[int, float, float, IntArray, IntArray]] = []  # cost, tie-break, at least how likely, bins, kinds
 
     def offer(sizes: Sequence[FloatArray], sure: float = 0.0) -> bool:
@@ -300,6 +293,7 @@ def _started(
     quantiles = [belief.quantiles(share) for belief in odds.beliefs]
     offer([sizes for sizes, _ in quantiles], math.prod(sure for _, sure in quantiles))
     if not plans or not deadline.late:
+        # Accepted only if likely given this release: choosing the better of two kinds of plan would add up their risks.
         offer(simultaneous_sizes(problem, risk)[0])
     small, large, halfway = 0.0, _LARGEST_BUFFER, deadline.part(1 / 2)
     for _ in range(_BUFFERS):
@@ -316,14 +310,12 @@ def _started(
             most = int(domain.steps_below(domain.clamp(largest))[0])
             sizes.append(domain.grid_values(np.minimum(wanted, most)))
         small, large = (small, middle) if offer(sizes) else (middle, large)
-    if not plans:
-        alone = np.arange(len(odds))
-        for kind, truck in enumerate(problem.trucks):
+    alone = np.arange(len(odds))
+    for kind, truck in enumerate(() if plans else problem.trucks):
+        if truck.count is None or truck.count >= len(odds):
             kinds = np.full(len(odds), kind)
-            if truck.count is None or truck.count >= len(odds):
-                low = odds.at_least(alone, kinds)
-                if low >= 1 - risk:
-                    plans.append((int(costs[kinds].sum()), 0.0, low, alone, kinds))
+            if (low := odds.at_least(alone, kinds)) >= 1 - risk:
+                plans.append((int(costs[kinds].sum()), 0.0, low, alone, kinds))
     if not plans:
         raise NoPlanError(
             f"Dunnage could not make a plan that fits with probability {shown_number(1 - risk)}. {problem.remedy} Or "
@@ -383,10 +375,7 @@ class Beliefs:
         return cls(cells, prior, steps, of_row.reshape(-1))
 
     def laws(self) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-        """Yield some distinct noisy values, the possible steps of their true values, and their probabilities.
-
-        Shapes: (values,), (steps,), (values, steps).
-        """
+        """Yield some distinct noisy values, the steps of their true values, and probabilities (values by steps)."""
         of_cell = self.cells.index(self.steps)
         for number in np.unique(of_cell).tolist():
             cell = self.cells.cells[number]
@@ -509,31 +498,38 @@ class Odds:
         return [self._tabled(axis, "down") for axis in range(len(self.beliefs))]
 
     def at_least(self, bin_of_row: IntArray, kinds: IntArray, deadline: Deadline = NEVER) -> float:
-        """Return a lower bound on how likely a plan fits; 0 if time is up."""
-        return 0.0 if deadline.late else self._chance(bin_of_row, kinds, self._up, -1, deadline)
+        return 0.0 if deadline.late else self._chance(bin_of_row, kinds, -1, deadline)
 
     def at_most(self, bin_of_row: IntArray, kinds: IntArray, deadline: Deadline = NEVER) -> float:
-        """Return an upper bound on how likely a plan fits; 1 if time is up."""
-        return 1.0 if deadline.late else self._chance(bin_of_row, kinds, self.down, 1, deadline)
+        return 1.0 if deadline.late else self._chance(bin_of_row, kinds, 1, deadline)
 
-    def _chance(
-        self,
-        bin_of_row: IntArray,
-        kinds: IntArray,
-        tables: list[tuple[FloatArray, list[int]]],
-        side: int,
-        deadline: Deadline,
-    ) -> float:
+    def _chance(self, bin_of_row: IntArray, kinds: IntArray, side: int, deadline: Deadline) -> float:
         total = 0.0
         sizes = np.bincount(bin_of_row, minlength=len(kinds))
+        tables = self._up if side < 0 else self.down
         for axis, (belief, (table, limits)) in enumerate(zip(self.beliefs, tables, strict=True)):
             tops = np.zeros(len(kinds), dtype=np.int64)
             np.add.at(tops, bin_of_row, belief.tops)
             room = np.array([math.floor(room[axis] / belief.measure) for room in self.rooms])
             open_ = np.flatnonzero(tops > room[kinds])  # the others always fit
-            chance = _bin_chances(table, belief.of_row, bin_of_row, sizes, np.array(limits)[kinds], open_, deadline)
-            if chance is None:
-                return 0.0 if side < 0 else 1.0
+            chance = np.empty(len(open_))
+            order, starts = np.argsort(bin_of_row, kind="stable"), np.cumsum(sizes) - sizes
+            cumulated = np.cumsum(table, axis=1)
+            pairs = np.column_stack([sizes, np.array(limits)[kinds]])[open_]
+            for size, limit in np.unique(pairs, axis=0).tolist():  # bins with equally many rows are done together
+                alike = np.flatnonzero((pairs == (size, limit)).all(axis=1))
+                for part in np.array_split(alike, -(-len(alike) * table.shape[1] // _CELLS)):
+                    # Shape: bins, rows of each
+                    rows = belief.of_row[order[starts[open_[part]][:, None] + np.arange(size)]]
+                    loads = table[rows[:, 0]]
+                    for column in range(1, size - 1):
+                        if deadline.late:
+                            return 0.0 if side < 0 else 1.0
+                        loads = convolved(loads, table[rows[:, column]], table.shape[1] - 1)
+                    if size == 1:
+                        chance[part] = cumulated[rows[:, 0], limit]
+                    else:
+                        chance[part] = (loads[:, : limit + 1] * cumulated[rows[:, -1], limit::-1]).sum(axis=1)
             chance = np.clip(chance + side * _ROUNDING * (sizes[open_] + 1), 0.0, 1.0)
             if (chance <= 0).any():
                 return 0.0
@@ -541,64 +537,28 @@ class Odds:
         return min(1.0, math.exp(total) * (1 + side * 1e-12)) if total else 1.0
 
 
-def _bin_chances(
-    table: FloatArray,
-    of_row: IntArray,
-    bin_of_row: IntArray,
-    sizes: IntArray,
-    limits: IntArray,
-    bins: IntArray,
-    deadline: Deadline,
-) -> FloatArray | None:
-    """Return how likely each of some bins stays within its limit; None if time is up.
-
-    Bins with equally many rows are done together.
-    """
-    chances = np.empty(len(bins))
-    if not len(bins):
-        return chances
-    order = np.argsort(bin_of_row, kind="stable")
-    starts = np.cumsum(sizes) - sizes
-    cumulated = np.cumsum(table, axis=1)
-    pairs = np.column_stack([sizes[bins], limits[bins]])
-    for size, limit in np.unique(pairs, axis=0).tolist():
-        alike = np.flatnonzero((pairs == (size, limit)).all(axis=1))
-        for part in np.array_split(alike, -(-len(alike) * table.shape[1] // _CELLS)):
-            # Shape: bins, rows of each
-            rows = of_row[order[starts[bins[part]][:, None] + np.arange(size)]]
-            loads = table[rows[:, 0]]
-            for column in range(1, size - 1):
-                if deadline.late:
-                    return None
-                loads = convolved(loads, table[rows[:, column]], table.shape[1] - 1)
-            if size == 1:
-                chances[part] = cumulated[rows[:, 0], limit]
-            else:
-                chances[part] = (loads[:, : limit + 1] * cumulated[rows[:, -1], limit::-1]).sum(axis=1)
-    return chances
-
-
 # Lower bounds for any plan
 
 
 def least_bins(odds: Odds, groups: Sequence[IntArray], risk: Fraction) -> int:
     """Return a lower bound on the trucks of any plan that fits with probability 1 - risk, with one kind of truck."""
-    total = 0
-    for rows in groups:
-        bounds = [1]
-        for axis, belief in enumerate(odds.beliefs):
-            bounds.append(math.ceil(least_total(belief, rows, risk) / odds.rooms[0][axis]))
-            bounds.append(_least_by_sharing(odds, axis, rows, risk))
-        total += max(bounds)
-    return total
+    return sum(
+        max(
+            1,
+            *(
+                math.ceil(least_total(belief, rows, risk) / odds.rooms[0][axis])
+                for axis, belief in enumerate(odds.beliefs)
+            ),
+            *(_least_by_sharing(odds, axis, rows, risk) for axis in range(len(odds.beliefs))),
+        )
+        for rows in groups
+    )
 
 
 def least_total(belief: Beliefs, rows: IntArray, risk: Fraction) -> Fraction:
-    """Return a lower bound on the total capacity of trucks, if rows are to fit with probability 1 - risk.
-
-    Whenever all rows fit, their total is at most the total capacity. So the capacity is at least the value below which
-    the total stays with probability 1 - risk: by Cantelli's inequality and, for few rows, by the law of the total.
-    """
+    """Return a lower bound on the total capacity of trucks, if rows are to fit with probability 1 - risk."""
+    # Whenever all rows fit, their total is at most the total capacity. So that is at least the value below which the
+    # total stays with probability 1 - risk: by Cantelli's inequality and, for few rows, by the law of the total.
     mean, deviation = belief.moments
     total, spread = float(mean[rows].sum()), math.sqrt(float((deviation[rows] ** 2).sum()))
     by_moments = (total - spread * math.sqrt(float(risk / (1 - risk)))) * (1 - 1e-9) - 1e-9
@@ -616,12 +576,10 @@ def least_total(belief: Beliefs, rows: IntArray, risk: Fraction) -> Fraction:
 
 
 def _least_by_sharing(odds: Odds, axis: int, rows: IntArray, risk: Fraction) -> int:
-    """Return a lower bound on the number of trucks, from the least risk of a row that shares a truck.
-
-    The logarithms of the bins' probabilities share one budget. A row in a bin of a rows is 1/a of a truck, and takes
-    1/a of the bin's part of the budget, which is at least that of the row with the a - 1 smallest rows. Any price for
-    the budget gives a bound.
-    """
+    """Return a lower bound on the number of trucks, from the least risk of a row that shares a truck."""
+    # The logarithms of the bins' probabilities share one budget. A row in a bin of a rows is 1/a of a truck, and takes
+    # 1/a of the bin's part of the budget, which is at least that of the row with the a - 1 smallest rows. Any price for
+    # the budget gives a bound.
     if len(odds) > MAX_SEARCHED:
         return 0
     table, (limit,) = odds.down[axis]
@@ -656,9 +614,8 @@ def _least_by_sharing(odds: Odds, axis: int, rows: IntArray, risk: Fraction) -> 
 
 
 def least_cost(odds: Odds, costs: IntArray, risk: Fraction) -> int:
-    everything = np.arange(len(odds))
     bounds = [int(costs.min())]
     for axis, belief in enumerate(odds.beliefs):
         cheapest = min(int(cost) / room[axis] for cost, room in zip(costs.tolist(), odds.rooms, strict=True))
-        bounds.append(math.ceil(least_total(belief, everything, risk) * cheapest))
+        bounds.append(math.ceil(least_total(belief, np.arange(len(odds)), risk) * cheapest))
     return max(bounds)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,6 @@ from dunnage.planning.spreading import (
 )
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
-from dunnage.text import for_unit
 
 Progress = Callable[[str], None]
 
@@ -93,8 +93,7 @@ class _Solution:
 
     @property
     def assignment(self) -> IntArray:
-        if self.bin_of_row is None:
-            raise ParameterError("a sealed plan states its own linkage.")
+        assert self.bin_of_row is not None  # a sealed plan states its own linkage
         return self.bin_of_row
 
     def placed(self, bin_of_row: IntArray, kinds: IntArray, **more: Any) -> _Solution:
@@ -102,9 +101,14 @@ class _Solution:
         used, bins = np.unique(bin_of_row, return_inverse=True)
         return replace(self, bin_of_row=bins.reshape(-1), kinds=kinds[used], **more)
 
+    def lowered(self, problem: PackingProblem, extra: int, effort: Effort) -> _Solution | None:
+        """Lower the linkage with some more trucks; None if there are not as many."""
+        kinds = more_trucks(problem, self.kinds, extra)
+        return None if kinds is None or self.less is None else self.less(self, kinds, effort)
 
-Less = Callable[[_Solution, int, Effort], _Solution | None]
-"""Lower the linkage of a solution with some more trucks; None if there are not as many."""
+
+Less = Callable[[_Solution, IntArray, Effort], _Solution | None]
+"""Lower the linkage of a solution on its trucks and some more."""
 
 
 def pack(
@@ -185,25 +189,23 @@ def pack(
         linkage = _linkage(release, one)
         return None if linkage is None else linkage.mean
 
-    def less(extra: int, effort: Effort) -> _Solution | None:
-        return base if base.less is None else base.less(base, extra, effort)
-
     hasty = Deadline(deadline).late
     if hasty and base.bin_of_row is not None and purchase == Purchase():
         outcome = Outcome(base)
     else:  # slots, and trucks that are to lower linkage, need some time in any case
         stop = Deadline(max(deadline, time.monotonic() + MIN_LINKAGE_SECONDS))
         stop = stop.part(1 - WEIGHING_SHARE if base.weighed_last else 1.0)
-        least = _least_linkage(release, base)
+        look = release.class_of_row if base.bin_of_row is None else exchangeable(release)
+        least = None if release.noisy else len(np.unique(look)) / len(look)  # no plan on this release gets below
+        less = partial(base.lowered, packer.problem)
         outcome = purchase.spend(base, len(base.kinds), less, mean_linkage, least, stop, hasty=hasty)
     solution = outcome.solution
     if solution.weighed_last:
         solution = replace(solution, certified=_weighed(packer.problem, solution, deadline))
     if margin is not None:
         solution = _Packer(problem, deadline, progress).in_true_trucks(chosen, solution)
-    bound: float = solution.bound
-    if len(problem.trucks) > 1:
-        bound = whole_if_possible(solution.bound * problem.unit_cost)
+    bound = solution.bound if len(problem.trucks) == 1 else whole_if_possible(solution.bound * problem.unit_cost)
+    linkage = _linkage(release, solution)
     # Only the owner knows how many rows the policy left out; None says that there may be some.
     leaves_out = any("leave-out" in (item.missing, item.outside) for item in release.certificate.attributes)
     stated, noise_only = release.certificate.rows.suppressed, release.noisy and release.classes is None
@@ -226,18 +228,11 @@ def pack(
         max_linkage=None if max_linkage is None else plain(share(max_linkage, what="max_linkage")),
         certified=solution.certified,
         protects=release.certificate.guarantee.protects,
-        truck_linkage=_linkage_for_unit(release, solution),
+        truck_linkage=None if linkage is None else linkage.for_unit(release.certificate.guarantee.protects),
         lower_linkage=outcome.offers,
         least_linkage=outcome.least,
         unplanned=Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0),
     )
-
-
-def _linkage_for_unit(release: Release, solution: _Solution) -> Linkage | None:
-    linkage = _linkage(release, solution)
-    if linkage is None:
-        return None
-    return linkage.model_copy(update={"note": for_unit(linkage.note, release.certificate.guarantee.protects)})
 
 
 def _linkage(release: Release, solution: _Solution) -> Linkage | None:
@@ -253,14 +248,6 @@ def _linkage(release: Release, solution: _Solution) -> Linkage | None:
     return linkage.model_copy(update={"if_seen_to_fit": after})
 
 
-def _least_linkage(release: Release, solution: _Solution) -> float | None:
-    """Return the linkage below which no plan on this release gets, with any trucks; None if that is not known."""
-    if release.noisy:
-        return None
-    look = release.class_of_row if solution.bin_of_row is None else exchangeable(release)
-    return len(np.unique(look)) / len(look)
-
-
 @dataclass(frozen=True, eq=False)
 class _Packer:
     """A packing problem and its deadline, with one method for each model."""
@@ -270,16 +257,17 @@ class _Packer:
     progress: Progress | None
 
     def solve(self, model: Model) -> _Solution:
-        if isinstance(model, Standard):
-            return self.standard(model)
-        if isinstance(model, Robust):
-            return self.largest_members() if model.budget == "largest" else self.budgeted(model)
-        if isinstance(model, Stochastic):
-            if self.problem.release.noisy:
+        match model:
+            case Standard():
+                return self.standard(model)
+            case Robust():
+                return self.robust(model)
+            case Stochastic() if self.problem.release.noisy:
                 return self.noisy(model)
-            return self.sampled(model) if model.as_published else self.stochastic(model)
-        if isinstance(model, Sealed):
-            return self.sealed()
+            case Stochastic():
+                return self.sampled(model) if model.as_published else self.stochastic(model)
+            case Sealed():
+                return self.sealed()
         raise ParameterError(
             f"{type(model).__name__} is not a packing model. Use Standard, Robust, Stochastic or Sealed."
         )
@@ -287,11 +275,6 @@ class _Packer:
     @property
     def seconds_left(self) -> float:
         return max(self.deadline - time.monotonic(), 0.0)
-
-    @property
-    def estimating(self) -> float:
-        """The time limit of an estimate; there is always time for one."""
-        return min(ESTIMATE_SECONDS, max(self.seconds_left / 2, MIN_SECONDS / 2))
 
     @property
     def tell(self) -> Telling | None:
@@ -309,9 +292,11 @@ class _Packer:
             members = problem.class_members()
             if members is None:
                 return solution
-            room = members[1].rooms[solution.kinds]
+            # There is always time for an estimate.
+            seconds = min(ESTIMATE_SECONDS, max(self.seconds_left / 2, MIN_SECONDS / 2))
+            whole, class_of = members[1], problem.class_of_member
             linkage = slots_linkage(
-                problem.class_of_member, members[1].values, solution.slots, room, seconds=self.estimating
+                class_of, whole.values, solution.slots, whole.rooms[solution.kinds], seconds=seconds
             )
             return replace(solution, linkage=linkage)
         if certified is None or certified.at_least >= 1:
@@ -338,7 +323,6 @@ class _Packer:
         return replace(solution, certified=_fits_surely("the release gives an upper bound on every weight"))
 
     def by_values(self, values: Sequence[FloatArray]) -> _Solution:
-        """Pack rows that each have one value for every quantity."""
         problem = self.problem
         # Each noisy row is a class of its own, so it cannot take the place of another.
         alone = problem.release.noisy and problem.release.classes is None
@@ -365,14 +349,11 @@ class _Packer:
         problem, whole = self.problem, self.problem.whole(values)
         own = problem.class_id if problem.release.noisy else exchangeable(problem.release) if look is None else look
 
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            kinds = more_trucks(problem, solution.kinds, extra)
-            if kinds is None:
-                return None
+        def less(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution:
             spread = solution.placed(spread_rows(problem, whole, solution.assignment, kinds, effort, look), kinds)
             few = not problem.release.noisy and len(problem.class_sizes) <= MAX_TIGHTENED_CLASSES
             if (
-                extra
+                len(kinds) > len(solution.kinds)
                 or not few
                 or effort.hasty
                 or effort.over
@@ -474,10 +455,7 @@ class _Packer:
             _check_count(problem, len(plan.kinds), plan.bound)
         odds, risk = odds_of(problem, Prior.parse(model.prior)), model.risk
 
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            kinds = more_trucks(problem, solution.kinds, extra)
-            if kinds is None:
-                return None
+        def less(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution:
             start = solution.assignment
             bins = spread_checked(problem, start, kinds, lambda bins: odds.at_least(bins, kinds) >= 1 - risk, effort)
             if bins is start:
@@ -529,10 +507,7 @@ class _Packer:
         certified = Certified(at_least=packing.at_least, at_most=at_most, rests_on=rests)
         bins = _dealt(problem, alike, _slots(packing.counts))
 
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            kinds = more_trucks(problem, solution.kinds, extra)
-            if kinds is None:
-                return None
+        def less(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution:
             spread = spread_likely(problem, packer, whole, alike, solution.assignment, kinds, effort)
             if spread is None:
                 return solution
@@ -545,10 +520,7 @@ class _Packer:
         return _Solution(kinds=packing.kinds, bound=bound, bin_of_row=bins, certified=certified, less=less)
 
     def surely(self) -> _Solution:
-        """Plan on upper bounds, which is valid at any risk, with a bound for any plan.
-
-        For very many classes, and if nothing is known about the weights inside a class.
-        """
+        """Plan on upper bounds, valid at any risk, for many classes or if weights inside a class are unknown."""
         problem = self.problem
         solution = replace(self, deadline=time.monotonic() + self.seconds_left / 2).standard(Standard())
         least = 0
@@ -565,18 +537,17 @@ class _Packer:
         facts = {"from_": f"upper bounds: {len(problem.class_sizes)} classes"}
         return replace(solution, bound=min(least, solution.bound), facts=facts)
 
-    def largest_members(self) -> _Solution:
-        members = self.problem.class_members()
-        if members is None:
+    def robust(self, model: Robust) -> _Solution:
+        members = self.problem.class_members() if model.budget == "largest" else None
+        if members is not None:
+            solution = self.by_chance(*members, Fraction(0), "")
+            return replace(solution, certified=_fits_surely("the released multisets: the largest members fit"))
+        if model.budget == "largest":
             raise ParameterError(
                 "the robust model with the largest members of a class needs multisets, which the release does not "
                 "have. Use the standard, stochastic or sealed model. An owner who releases by partition or full-domain "
                 'can add multisets: statistic = "multiset".'
             )
-        solution = self.by_chance(*members, Fraction(0), "")
-        return replace(solution, certified=_fits_surely("the released multisets: the largest members fit"))
-
-    def budgeted(self, model: Robust) -> _Solution:
         if len(self.problem.known) > 1 or len(self.problem.trucks) > 1:
             raise ParameterError(
                 "the budgeted robust model packs only one quantity into one kind of truck. Use the stochastic model, "
@@ -635,14 +606,9 @@ class _Packer:
 
     def checked(self, accepted: Callable[[IntArray], bool]) -> Less:
         """Say that rows may change places as long as a check accepts the whole assignment."""
-
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            kinds = more_trucks(self.problem, solution.kinds, extra)
-            if kinds is None:
-                return None
-            return solution.placed(spread_checked(self.problem, solution.assignment, kinds, accepted, effort), kinds)
-
-        return less
+        return lambda solution, kinds, effort: solution.placed(
+            spread_checked(self.problem, solution.assignment, kinds, accepted, effort), kinds
+        )
 
     # Sealed
 
@@ -652,7 +618,14 @@ class _Packer:
         if members is None:
             open_ = self.standard(Standard())
             open_ = self.by_sums([known.upper for known in problem.known], open_, look=problem.class_id)
-            return replace(_in_slots(problem, open_), facts={"from_": "upper bounds"}, less=_slots_of(problem, open_))
+
+            def sealed(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution | None:
+                spread = None if open_.less is None else open_.less(open_, kinds, effort)
+                if spread is None:
+                    return None
+                return replace(_in_slots(problem, spread), facts=solution.facts, less=solution.less)
+
+            return replace(_in_slots(problem, open_), facts={"from_": "upper bounds"}, less=sealed)
         classes, whole = members
         class_of = problem.class_of_member
         part = replace(self, deadline=time.monotonic() + PACKING_SHARE * self.seconds_left)
@@ -674,10 +647,8 @@ class _Packer:
         def cost(kinds: IntArray) -> int:
             return sum(int(choice[kind].cost) for kind in kinds.tolist())
 
-        def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-            ours = more_trucks(problem, kinds, extra)
-            if ours is None:
-                return None
+        def less(solution: _Solution, ours: IntArray, effort: Effort) -> _Solution | None:
+            extra = len(ours) - len(kinds)
             options: list[tuple[float, float, IntArray, IntArray]] = []  # guess at the linkage, odds, kinds, counts
 
             def offer(counts: IntArray, kinds: IntArray, at_least: float) -> None:
@@ -686,9 +657,9 @@ class _Packer:
                 guess = counts.max(axis=0).sum() / counts.sum() / max(at_least, 0.05)
                 options.append((float(guess), at_least, kinds[used], counts[used]))
 
-            if upper is not None and upper.less is not None and cost(upper.kinds) <= cost(ours):
+            if upper is not None and cost(upper.kinds) <= cost(ours):
                 free = len(ours) - len(upper.kinds) if len(choice) == 1 else extra
-                spread = upper.less(upper, free, effort)
+                spread = upper.lowered(problem, free, effort)
                 if spread is not None and cost(spread.kinds) <= cost(ours):
                     counts = class_table(spread.assignment, problem.class_id, len(spread.kinds), len(classes))
                     offer(counts, spread.kinds, 1.0)
@@ -699,9 +670,9 @@ class _Packer:
                     floor = least_together(class_of, len(ours)) / len(class_of)
                     if theirs is None or effort.over or min((option[0] for option in options), default=1.0) <= floor:
                         break
-                    found = spread_likely(problem, packer, whole, problem.class_id, rows, theirs, effort)
-                    if found is not None:
-                        offer(found.packing.counts, theirs, found.packing.at_least)
+                    likelier = spread_likely(problem, packer, whole, problem.class_id, rows, theirs, effort)
+                    if likelier is not None:
+                        offer(likelier.packing.counts, theirs, likelier.packing.at_least)
             if not (likely is not None and cheaper):
                 variants = [bins]
                 for seed in range(VARIANTS if len(class_of) <= MAX_VARIED_ROWS else 1):
@@ -748,10 +719,7 @@ class _Packer:
     def likely_slots(
         self, classes: list[ClassSizes], whole: Whole, kinds: IntArray, bound: int
     ) -> tuple[ClassPacking | None, bool]:
-        """Find slots for which many fills fit, at no higher cost, and return whether they cost less.
-
-        The fewer fills overflow, the less the slots reveal.
-        """
+        """Find slots that reveal less, because many fills fit, at no higher cost; and whether they cost less."""
         problem = self.problem
         choice = problem.kinds(whole.rooms)
         if len(classes) * len(kinds) > MAX_COUNTS:
@@ -811,16 +779,6 @@ def _in_slots(problem: PackingProblem, solution: _Solution) -> _Solution:
     return replace(solution, bin_of_row=None, slots=slots, linkage=truck_linkage(problem.class_id, solution.assignment))
 
 
-def _slots_of(problem: PackingProblem, open_: _Solution) -> Less:
-    """Lower the linkage of a plan that assigns rows, and seal it then."""
-
-    def less(solution: _Solution, extra: int, effort: Effort) -> _Solution | None:
-        spread = None if open_.less is None else open_.less(open_, extra, effort)
-        return None if spread is None else replace(_in_slots(problem, spread), facts=solution.facts, less=solution.less)
-
-    return less
-
-
 def _fits_surely(rests_on: str) -> Certified:
     return Certified(at_least=1.0, at_most=1.0, rests_on=rests_on)
 
@@ -874,23 +832,18 @@ def _dealt(problem: PackingProblem, group: IntArray, slots: Slots) -> IntArray:
     return bin_of_row
 
 
-def _least_linked(problem: PackingProblem, *assignments: IntArray) -> IntArray:
-    """Return the assignment within the spread that reveals least, also trying each one assigned in turn."""
+def _least_linked(problem: PackingProblem, bin_of_row: IntArray) -> IntArray:
+    """Return the assignment, or the same with rows assigned in turn, whichever reveals less."""
     group = exchangeable(problem.release)
-    options = []
-    for bin_of_row in assignments:
-        if not over_caps(problem.class_id, bin_of_row, problem.caps, int(bin_of_row.max()) + 1):
-            options += [bin_of_row, _dealt(problem, group, Slots.of_assignment(bin_of_row, problem.class_id))]
-    return min(options, key=lambda bins: (truck_linkage(group, bins).mean, truck_linkage(group, bins).worst))
+    in_turn = _dealt(problem, group, Slots.of_assignment(bin_of_row, problem.class_id))
+    linkages = [(truck_linkage(group, bins), bins) for bins in (bin_of_row, in_turn)]
+    return min(linkages, key=lambda one: (one[0].mean, one[0].worst))[1]
 
 
 def _less_linked(
     packer: ChancePacker, plan: ClassPacking, deadline: float, also: Sequence[ClassPacking] = ()
 ) -> ClassPacking:
-    """Look for a plan of the same cost that spreads classes more widely: tighten the caps as far as possible.
-
-    ``also`` are other plans to choose from, if they cost no more.
-    """
+    """Look for a plan of the same cost, also among others, that spreads classes more widely: tighten the caps."""
     stop = time.monotonic() + _short(deadline)
     best = plan
     if len(packer.classes) > MAX_TIGHTENED_CLASSES or (packer.risk and len(packer.kinds[0].capacity) > 1):
@@ -1005,16 +958,11 @@ def robust_load(mean: FloatArray, deviation: FloatArray, budget: float) -> float
 
 
 def budget_holds(problem: PackingProblem, model: Robust, bin_of_row: IntArray) -> bool:
-    """Return whether every bin fits under the budget."""
     known = problem.known[0]
     assert known.nominal is not None
-    capacity = problem.trucks[0].capacity[known.name]
-    for rows in rows_by_group(bin_of_row):
-        mean = known.nominal[rows]
-        budget = budget_of(model, len(bin_of_row), len(rows))
-        if robust_load(mean, known.upper[rows] - mean, budget) > capacity * (1 + _ROUNDING):
-            return False
-    return True
+    mean, room = known.nominal, problem.trucks[0].capacity[known.name] * (1 + _ROUNDING)
+    parts = [(rows, budget_of(model, len(bin_of_row), len(rows))) for rows in rows_by_group(bin_of_row)]
+    return all(robust_load(mean[rows], (known.upper - mean)[rows], budget) <= room for rows, budget in parts)
 
 
 def budgeted_packing(
@@ -1066,9 +1014,6 @@ def budgeted_packing(
     return BudgetedPacking(cover.patterns if cover.cost is not None else None, bound)
 
 
-# The sampled stochastic model
-
-
 _BOUND_MARGIN = 0.01  # far above the tolerances of solvers
 SAMPLE_START_SHARE = 0.1  # of the time, for the first plan, and again for a bound
 SOLVER_SECONDS = 0.01  # no solver accepts a limit of 0
@@ -1091,12 +1036,10 @@ class _Sample:
 
     def fits(self, bin_of_row: IntArray) -> bool:
         loads = np.zeros((len(self.weights), int(bin_of_row.max()) + 1), dtype=np.int64)
-        for row, number in enumerate(bin_of_row.tolist()):
-            loads[:, number] += self.weights[:, row]
+        np.add.at(loads.T, bin_of_row, self.weights.T)
         return int((loads > self.capacity).any(axis=1).sum()) <= self.misses
 
     def apart(self) -> list[tuple[int, int]]:
-        """Return the pairs of rows that alone overfill a bin in too many scenarios."""
         pairs = [(i, j) for j in range(self.num_rows) for i in range(j)]
         first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         over = (self.weights[:, first] + self.weights[:, second] > self.capacity).sum(axis=0) > self.misses
@@ -1114,45 +1057,31 @@ def sampled_assignment(
     seed: int,  # for the sample and the solver
     progress: Progress | None = None,  # called with a line of text whenever the plan improves
 ) -> tuple[IntArray, int]:
-    """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes.
-
-    Solved with OR-Tools CP-SAT (one worker) if it is installed, otherwise with HiGHS. The search starts from a packing
-    of the largest values of the classes, so there is always a plan. The model has a term for each scenario and pair of
-    rows: if there is no time to write them all down, there is no search.
-    """
+    """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes."""
+    # Solved with OR-Tools CP-SAT (one worker) if it is installed, otherwise with HiGHS. The search starts from a
+    # packing of the largest values of the classes, so there is always a plan. The model has a term for each scenario
+    # and pair of rows: if there is no time to write them all down, there is no search.
     deadline = Deadline.after(seconds)
     num_terms = num_scenarios * len(class_of_row) * (len(class_of_row) + 1) // 2
-    drawn = num_scenarios if num_terms <= seconds * _TERMS_A_SECOND else 0  # only if there is time to use them
-    sample = _draw(members_by_class, class_of_row, capacity, risk, drawn, seconds, seed)
-    if not drawn or sample.start.max() < sample.least or num_terms > deadline.left * _TERMS_A_SECOND:
-        return sample.start, sample.least
-    solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
-    bins, bound = solve(sample, deadline, seed, progress)
-    better = bins is not None and bins.max() < sample.start.max() and sample.fits(bins)
-    return bins if bins is not None and better else sample.start, max(bound, sample.least)
-
-
-def _draw(
-    members_by_class: Sequence[FloatArray],
-    class_of_row: IntArray,
-    capacity: float,
-    risk: Exact,
-    num_scenarios: int,
-    seconds: float,
-    seed: int,
-) -> _Sample:
-    numbers, weights = _sampled_weights(members_by_class, class_of_row, capacity, num_scenarios, seed)
+    # Permutations are sampled only if there is time to use them.
+    num_used = num_scenarios if num_terms <= seconds * _TERMS_A_SECOND else 0
+    numbers, weights = _sampled_weights(members_by_class, class_of_row, capacity, num_used, seed)
     largest = np.zeros(len(members_by_class), dtype=np.int64)
     np.maximum.at(largest, class_of_row, numbers.items)
     packed = pack_bins(largest[class_of_row], numbers.capacity, seconds=seconds * SAMPLE_START_SHARE, seed=seed)
     start = np.empty(len(class_of_row), dtype=np.int64)
     for number, rows in enumerate(packed.bins):
         start[rows] = number
-    misses = _misses(risk, num_scenarios)
     # At least one scenario must fit, and all have the same weights. Numbers rounded up give no lower bound.
     below = numbers.below or (numbers.items, numbers.capacity)
-    least = pack_bins(*below, seconds=seconds * SAMPLE_START_SHARE, seed=seed).bound
-    return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
+    least = max(pack_bins(*below, seconds=seconds * SAMPLE_START_SHARE, seed=seed).bound, 1)
+    if not num_used or start.max() < least or num_terms > deadline.left * _TERMS_A_SECOND:
+        return start, least
+    sample = _Sample(weights, numbers.capacity, _misses(risk, num_used), least, start)
+    solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
+    bins, bound = solve(sample, deadline, seed, progress)
+    better = bins is not None and bins.max() < start.max() and sample.fits(bins)
+    return bins if bins is not None and better else start, max(bound, least)
 
 
 def _sampled_weights(
@@ -1173,41 +1102,61 @@ def _misses(risk: Exact, num_scenarios: int) -> int:
     return math.floor(exact(risk, what="risk") * num_scenarios)
 
 
-def _pairs(sample: _Sample) -> list[tuple[int, int]]:
-    """Return the pairs (bin, row) that a plan may use: a bin has the name of its first row, so it has only one name."""
-    return [(first, row) for row in range(sample.num_rows) for first in range(row + 1)]
+class _Program(NamedTuple):
+    """Eqs. 12-16 as a program in numbers that are 0 or 1: of a row in a bin, of bins and of missed scenarios."""
+
+    pairs: list[tuple[int, int]]  # bin and row; a bin has the name of its first row, so that it has only one name
+    rules: list[tuple[dict[int, int], float, float]]  # coefficients by number, least and most of their sum
+    cost: FloatArray  # eq. 12: 1 for the first row of a bin
+
+    @classmethod
+    def of(cls, sample: _Sample) -> _Program:
+        rows, free = range(sample.num_rows), math.inf
+        pairs = [(first, row) for row in rows for first in range(row + 1)]
+        number_of = {pair: number for number, pair in enumerate(pairs)}
+        missed = range(len(pairs), len(pairs) + len(sample.weights))
+        rules: list[tuple[dict[int, int], float, float]] = []
+        for first in rows:
+            for miss, scenario in zip(missed, sample.weights[:, first:].tolist(), strict=True):  # eq. 13
+                line = {number_of[first, first + place]: weight for place, weight in enumerate(scenario)}
+                line[number_of[first, first]] -= sample.capacity
+                rules.append((line | {miss: -max(sum(scenario) - sample.capacity, 0)}, -free, 0))
+        rules += [({number_of[i, j]: 1, number_of[i, i]: -1}, -free, 0) for i, j in pairs if i < j]
+        rules += [({number_of[first, row]: 1 for first in range(row + 1)}, 1, 1) for row in rows]  # eq. 14
+        rules.append((dict.fromkeys(missed, 1), -free, sample.misses))  # eq. 15
+        rules.append(({number_of[row, row]: 1 for row in rows}, sample.least, free))
+        for one, other in sample.apart():
+            rules += [({number_of[first, one]: 1, number_of[first, other]: 1}, -free, 1) for first in range(one + 1)]
+        cost = np.zeros(missed.stop)
+        cost[[number_of[row, row] for row in rows]] = 1.0
+        return cls(pairs, rules, cost)
+
+    def bins(self, used: Sequence[int]) -> IntArray:
+        """Return the bin of each row, from the numbers of the pairs in use."""
+        first_of_row = {row: first for first, row in (self.pairs[number] for number in used)}
+        return np.unique([first_of_row[row] for row in range(len(first_of_row))], return_inverse=True)[1].reshape(-1)
 
 
 def _solve_cp_sat(
     sample: _Sample, deadline: Deadline, seed: int, progress: Progress | None
 ) -> tuple[IntArray | None, int]:
     cp_model: Any = importlib.import_module("ortools.sat.python.cp_model")
-    model = cp_model.CpModel()
-    inside = {pair: model.new_bool_var("") for pair in _pairs(sample)}
-    missed = [model.new_bool_var("") for _ in sample.weights]
-    used = [inside[row, row] for row in range(sample.num_rows)]
-    model.minimize(sum(used))  # eq. 12
-    for first in range(sample.num_rows):
-        members = [inside[first, row] for row in range(first, sample.num_rows)]
-        for scenario, miss in zip(sample.weights[:, first:].tolist(), missed, strict=True):  # eq. 13
-            excess = max(sum(scenario) - sample.capacity, 0)
-            load = sum(weight * member for weight, member in zip(scenario, members, strict=True))
-            model.add(load - excess * miss <= sample.capacity * members[0])
-        for member in members[1:]:
-            model.add_implication(member, members[0])
-    for row in range(sample.num_rows):
-        model.add_exactly_one(inside[first, row] for first in range(row + 1))  # eq. 14
-    model.add(sum(missed) <= sample.misses)  # eq. 15
-    model.add(sum(used) >= sample.least)
-    for one, other in sample.apart():
-        for first in range(one + 1):
-            model.add_at_most_one(inside[first, one], inside[first, other])
+    model, program = cp_model.CpModel(), _Program.of(sample)
+    numbers = [model.new_bool_var("") for _ in program.cost]
+    model.minimize(sum(number for number, cost in zip(numbers, program.cost, strict=True) if cost))
+    for line, least, most in program.rules:
+        total = cp_model.LinearExpr.weighted_sum([numbers[number] for number in line], list(line.values()))
+        if least == most:
+            model.add(total == most)
+        elif math.isfinite(most):
+            model.add(total <= most)
+        else:
+            model.add(total >= least)
     _, first_rows, bin_of_row = np.unique(sample.start, return_index=True, return_inverse=True)
     start = first_rows[bin_of_row]  # the first row of each row's bin
-    for (first, row), variable in inside.items():
-        model.add_hint(variable, bool(start[row] == first))
-    for variable in missed:
-        model.add_hint(variable, False)
+    used = [bool(start[row] == first) for first, row in program.pairs] + [False] * len(sample.weights)
+    for number, value in zip(numbers, used, strict=True):
+        model.add_hint(number, value)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(deadline.left, SOLVER_SECONDS)
     solver.parameters.num_workers = 1
@@ -1219,11 +1168,10 @@ def _solve_cp_sat(
                 progress(f"{self.objective_value:.0f} bins, at least {self.best_objective_bound:.0f} needed")
 
     status = solver.solve(model, Teller() if progress is not None else None)
-    bound = math.ceil(solver.best_objective_bound - _BOUND_MARGIN)
+    bound = max(math.ceil(solver.best_objective_bound - _BOUND_MARGIN), 0)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None, max(bound, 0)
-    first_of_row = [next(i for i in range(row + 1) if solver.value(inside[i, row])) for row in range(sample.num_rows)]
-    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
+        return None, bound
+    return program.bins([place for place, _ in enumerate(program.pairs) if solver.value(numbers[place])]), bound
 
 
 def _solve_highs(
@@ -1232,53 +1180,23 @@ def _solve_highs(
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 
-    pairs = _pairs(sample)
-    number_of = {pair: number for number, pair in enumerate(pairs)}
-    rows, num = range(sample.num_rows), len(pairs) + len(sample.weights)
-
-    def sparse(lines: list[dict[int, float]]) -> Any:
-        values = [value for line in lines for value in line.values()]
-        columns = [column for line in lines for column in line]
-        return csr_matrix((values, columns, np.cumsum([0, *map(len, lines)])), shape=(len(lines), num))
-
-    loads: list[dict[int, float]] = []
-    for first in rows:
-        for miss, scenario in enumerate(sample.weights[:, first:].tolist()):  # eq. 13
-            line = {number_of[first, first + place]: float(weight) for place, weight in enumerate(scenario)}
-            line[number_of[first, first]] -= sample.capacity
-            line[len(pairs) + miss] = -float(max(sum(scenario) - sample.capacity, 0))
-            loads.append(line)
-    loads += [{number_of[i, j]: 1.0, number_of[i, i]: -1.0} for i, j in pairs if i < j]
-    once = [{number_of[first, row]: 1.0 for first in range(row + 1)} for row in rows]
-    missed = {len(pairs) + miss: 1.0 for miss in range(len(sample.weights))}
-    apart = [
-        {number_of[first, one]: 1.0, number_of[first, other]: 1.0}
-        for one, other in sample.apart()
-        for first in range(one + 1)
-    ]
-    cost = np.zeros(num)
-    cost[[number for number, (first, row) in enumerate(pairs) if first == row]] = 1.0
-    rules = [
-        LinearConstraint(sparse(loads), ub=0.0),
-        LinearConstraint(sparse(once), lb=1.0, ub=1.0),  # eq. 14
-        LinearConstraint(sparse([missed]), ub=float(sample.misses)),  # eq. 15
-        LinearConstraint(cost[None, :], lb=float(sample.least)),
-        *([LinearConstraint(sparse(apart), ub=1.0)] if apart else []),
-    ]
-    # A relative gap would stop short of the optimum when there are many bins.
+    program = _Program.of(sample)
+    lines, least, most = zip(*program.rules, strict=True)
+    values = [float(value) for line in lines for value in line.values()]
+    columns = [column for line in lines for column in line]
+    shape = (len(lines), len(program.cost))
+    table = csr_matrix((values, columns, np.cumsum([0, *map(len, lines)])), shape=shape)
     seconds = deadline.left
     if not seconds:
         return None, 0
+    # A relative gap would stop short of the optimum when there are many bins.
     options = {"time_limit": max(seconds, SOLVER_SECONDS), "mip_rel_gap": 0.0}
-    result = milp(cost, constraints=rules, integrality=np.ones(num), bounds=Bounds(0, 1), options=options)
+    rule, whole = LinearConstraint(table, least, most), np.ones(len(program.cost))
+    result = milp(program.cost, constraints=rule, integrality=whole, bounds=Bounds(0, 1), options=options)
     dual = result.get("mip_dual_bound")
-    bound = math.ceil(dual - _BOUND_MARGIN) if dual is not None and math.isfinite(dual) else 0
+    bound = max(math.ceil(dual - _BOUND_MARGIN), 0) if dual is not None and math.isfinite(dual) else 0
     if progress is not None:
         progress(f"at least {max(bound, sample.least)} bins needed")
     if result.x is None:
-        return None, max(bound, 0)
-    first_of_row = np.zeros(sample.num_rows, dtype=np.int64)
-    for number in np.flatnonzero(result.x[: len(pairs)] > 0.5).tolist():
-        first, row = pairs[number]
-        first_of_row[row] = first
-    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
+        return None, bound
+    return program.bins(np.flatnonzero(result.x[: len(program.pairs)] > 0.5).tolist()), bound

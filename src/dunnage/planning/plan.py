@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
@@ -31,7 +31,7 @@ from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact
 from dunnage.folders import new_folder
 from dunnage.model import documents
-from dunnage.model.documents import Model, Number, OrEmpty, Software
+from dunnage.model.documents import Listed, Model, Number, OrEmpty, Software
 from dunnage.notebooks import Displayed, Tabular
 from dunnage.planning.dispatch import HOUR, Service
 from dunnage.planning.models import PackingModel
@@ -78,6 +78,9 @@ class Linkage(Model):
     points: int | None = None  # number of true values considered, if not all
     error: float | None = None  # of the mean, if it was estimated
     if_seen_to_fit: Share | None = None  # upper bound for someone who also sees that everything fitted
+
+    def for_unit(self, unit: str) -> Linkage:
+        return self.model_copy(update={"note": for_unit(self.note, unit)})
 
 
 class LinkageOffer(Model):
@@ -142,7 +145,7 @@ class PlanDocument(Model):
     margin: Annotated[Number | str, AfterValidator(_checked_margin)] | None = None  # older plans have none
     extra_trucks: Annotated[int, Field(ge=0)] | None = None  # this and the next three: older plans have none
     max_linkage: Annotated[Number | str, AfterValidator(_checked_linkage)] | None = None
-    lower_linkage: list[LinkageOffer] = Field(default_factory=list)
+    lower_linkage: Listed[LinkageOffer] = Field(default_factory=tuple)
     least_linkage: Share | None = None
     certified: OrEmpty[Certified]
     trucks: list[_TruckLine]
@@ -251,10 +254,22 @@ class FleetDocument(Model):
     operation: OrEmpty[Run]
     demand: OrEmpty[Demand]
     city: OrEmpty[CityFacts]
-    assumed: list[str]
-    notes: list[str]
+    assumed: Listed[str]
+    notes: Listed[str]
     unplanned: Unplanned
     software: Software
+
+
+def _plain(plan: Plan | FleetPlan, document: type[Model], **derived: object) -> dict[str, Any]:
+    """Return the fields that a plan shares with its document, and those derived from others, as plain data."""
+    shared = {name: getattr(plan, name) for name in document.model_fields if hasattr(plan, name)}
+    derived |= {"format": FORMAT, "seconds": round(plan.seconds, 3), "software": Software(dunnage=__version__)}
+    return document.model_validate(shared | derived).plain()
+
+
+def _shared(plan: type[Plan | FleetPlan], stated: PlanDocument | FleetDocument) -> dict[str, Any]:
+    shared = {item.name for item in fields(plan)} & type(stated).model_fields.keys()
+    return {name: getattr(stated, name) for name in shared} | {"external": stated.status == "external"}
 
 
 # Packages
@@ -270,7 +285,6 @@ class Slots:
 
     @classmethod
     def of_assignment(cls, bin_of_row: IntArray, class_id: IntArray) -> Slots:
-        """Keep only how many rows of each class a bin takes."""
         num_classes = int(class_id.max()) + 1
         pairs, counts = np.unique(bin_of_row * num_classes + class_id, return_counts=True)
         return cls(pairs // num_classes, pairs % num_classes, counts.astype(np.int64))
@@ -308,6 +322,7 @@ class Plan(Displayed, Tabular):
     protects: str = "package"  # what one row is, as the certificate of the release says
     external: bool = False  # whether another program made it
     private: bool = False  # whether it uses private data, and so must stay with the owner
+    kind: ClassVar[str] = "packing"
 
     def __post_init__(self) -> None:
         if (self.bin_of_row is None) == (self.slots is None):
@@ -372,20 +387,16 @@ class Plan(Displayed, Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data, without the assignment."""
-        stated = {name: getattr(self, name) for name in PlanDocument.model_fields if hasattr(self, name)}
-        trucks = [_TruckLine(truck=t.name, capacity=dict(t.capacity), count=t.count, cost=t.cost) for t in self.trucks]
-        derived = {
-            "format": FORMAT,
-            "kind": "packing",
-            "bins": self.num_bins,
-            "seconds": round(self.seconds, 3),
-            "quantities": dict(self.quantities),
-            "sealed": self.slots is not None,
-            "lower_linkage": list(self.lower_linkage),
-            "trucks": trucks,
-            "software": Software(dunnage=__version__),
-        }
-        return PlanDocument.model_validate(stated | derived).plain()
+        return _plain(
+            self,
+            PlanDocument,
+            bins=self.num_bins,
+            quantities=dict(self.quantities),
+            sealed=self.slots is not None,
+            trucks=[
+                _TruckLine(truck=t.name, capacity=dict(t.capacity), count=t.count, cost=t.cost) for t in self.trucks
+            ],
+        )
 
     @property
     def linkage_advice(self) -> str | None:
@@ -486,19 +497,15 @@ class Plan(Displayed, Tabular):
         if len(bins) and int(bins.max()) >= len(truck_of_bin):
             what = f"{'line' if stated.sealed else 'row'} {named_rows(np.flatnonzero(bins >= len(truck_of_bin)))}"
             raise InputError(str(file), [f"{what} is in a bin without a truck. Add the bin to bins.csv."])
-        plan = cls(
-            **{item.name: getattr(stated, item.name) for item in fields(cls) if hasattr(stated, item.name)}
-            | {
-                "bin_of_row": bin_of_row,
-                "slots": slots,
-                "lower_linkage": tuple(stated.lower_linkage),
-                "truck_of_bin": tuple(truck_of_bin),
-                "trucks": tuple(
-                    Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in stated.trucks
-                ),
-                "external": stated.status == "external",
-            }
-        )
+        own = _shared(cls, stated) | {
+            "bin_of_row": bin_of_row,
+            "slots": slots,
+            "truck_of_bin": tuple(truck_of_bin),
+            "trucks": tuple(
+                Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in stated.trucks
+            ),
+        }
+        plan = cls(**own)
         names = [truck.name for truck in plan.trucks]
         if (
             len(set(names)) < len(names)
@@ -516,12 +523,8 @@ def whole_if_possible(value: Fraction) -> float:
 
 
 def read_assignment(path: Path, *, num_rows: int | None = None) -> IntArray:
-    """Read ``row,bin`` from any solver and return the bin of each row; every row from 0 must appear once.
-
-    Numbers of bins may have gaps; bins are returned as 0, 1, 2 ... in the same order.
-    """
-    bins = _read_rows(path, num_rows)
-    return np.unique(bins, return_inverse=True)[1].reshape(-1)
+    """Read ``row,bin`` from any solver: the bin of each row from 0, with bins numbered 0, 1, 2 ... in order."""
+    return np.unique(_read_rows(path, num_rows), return_inverse=True)[1].reshape(-1)
 
 
 def _read_rows(path: Path, num_rows: int | None) -> IntArray:
@@ -543,7 +546,6 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
 
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:
-    """Read lines of whole numbers. Shape: lines by columns."""
     lines = [[cell.strip() for cell in line[: len(header)]] for line in read_listing(path, header)[1]]
     wrong = [
         number for number, line in enumerate(lines, 1) if not all(cell.isdecimal() and len(cell) < 10 for cell in line)
@@ -600,6 +602,7 @@ class FleetPlan(Displayed, Tabular):
     unplanned: Unplanned = Unplanned(count=0)  # noqa: RUF009 - it is frozen. Trips known to be outside the plan
     external: bool = False  # whether another program made it
     minimises: ClassVar[str] = "shuttles"
+    kind: ClassVar[str] = "fleet"
 
     def __post_init__(self) -> None:
         if len(self.zones) != len(self.shuttles) or len(set(self.zones)) < len(self.zones):
@@ -647,19 +650,8 @@ class FleetPlan(Displayed, Tabular):
         return [fleet[zone] for zone in zones]
 
     def to_dict(self) -> dict[str, Any]:
-        stated = {name: getattr(self, name) for name in FleetDocument.model_fields if hasattr(self, name)}
-        derived = {
-            "format": FORMAT,
-            "kind": "fleet",
-            "seconds": round(self.seconds, 3),
-            "fleet": self._fleet,
-            "parking": {zone: own.waiting for zone, own in self.posts.items()},
-            "zones": dict(self.by_zone),
-            "assumed": list(self.assumed),
-            "notes": list(self.notes),
-            "software": Software(dunnage=__version__),
-        }
-        return FleetDocument.model_validate(stated | derived).plain()
+        waiting = {zone: own.waiting for zone, own in self.posts.items()}
+        return _plain(self, FleetDocument, fleet=self._fleet, parking=waiting, zones=dict(self.by_zone))
 
     def summary(self) -> str:
         """Describe the plan for a person."""
@@ -703,19 +695,19 @@ class FleetPlan(Displayed, Tabular):
     def _fleet(self) -> dict[str, int]:
         return dict(zip(self.zones, self.shuttles, strict=True))
 
-    def _post_lines(self) -> Iterator[Sequence[object]]:
-        for zone, own in self.posts.items():
-            for hour, stops in enumerate(own.stops):
-                start = _clock(own.begin + hour * HOUR)
-                yield from ((zone, start, rank, stop) for rank, stop in enumerate(stops, 1))
-
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
         """Write the plan: ``plan.json``, ``fleet.csv``, ``parking.csv`` and, if given, its page ``plan.html``."""
         with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=(PLAN_PAGE, PARKING_FILE)) as work:
             (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_lines(work / FLEET_FILE, FLEET_HEADER, list(self._fleet.items()))
             if self.posts:
-                write_lines(work / PARKING_FILE, PARKING_HEADER, self._post_lines())
+                lines = (
+                    (zone, _clock(own.begin + hour * HOUR), rank, stop)
+                    for zone, own in self.posts.items()
+                    for hour, stops in enumerate(own.stops)
+                    for rank, stop in enumerate(stops, 1)
+                )
+                write_lines(work / PARKING_FILE, PARKING_HEADER, lines)
             if page:
                 (work / PLAN_PAGE).write_text(page, encoding="utf-8")
         return Path(folder)
@@ -732,18 +724,8 @@ class FleetPlan(Displayed, Tabular):
         zones, shuttles = _read_fleet(place / FLEET_FILE)
         posts = _read_posts(place / PARKING_FILE, stated.parking) if stated.parking else {}
         try:
-            plan = cls(
-                **{item.name: getattr(stated, item.name) for item in fields(cls) if hasattr(stated, item.name)}
-                | {
-                    "zones": zones,
-                    "shuttles": shuttles,
-                    "posts": posts,
-                    "by_zone": stated.zones,
-                    "assumed": tuple(stated.assumed),
-                    "notes": tuple(stated.notes),
-                    "external": stated.status == "external",
-                }
-            )
+            own = {"zones": zones, "shuttles": shuttles, "posts": posts, "by_zone": stated.zones}
+            plan = cls(**_shared(cls, stated) | own)
             same = (stated.fleet, stated.objective, stated.gap) == (plan._fleet, plan.objective, plan.gap)
         except ParameterError:
             same = False
@@ -782,16 +764,12 @@ def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
         raise InputError(str(place), ["is neither a plan folder nor a CSV file in UTF-8. Name a plan."]) from None
     begins = tuple(name.strip() for name in header[:2])
     if begins not in (PACKING_HEADER, FLEET_HEADER):
-        what = (
-            f"is not a plan. The first line must be {','.join(PACKING_HEADER)} for packages, or "
-            f"{','.join(FLEET_HEADER)} for shuttles."
-        )
-        raise InputError(str(place), [what])
+        first = f"{','.join(PACKING_HEADER)} for packages, or {','.join(FLEET_HEADER)} for shuttles"
+        raise InputError(str(place), [f"is not a plan. The first line must be {first}."])
     return begins == FLEET_HEADER
 
 
 def _read_fleet(path: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Read ``zone,shuttles``: every zone once, with a whole number."""
     lines = [[cell.strip() for cell in line] for line in read_listing(path, FLEET_HEADER)[1]]
     zones, seen, problems = tuple(line[0] for line in lines), set[str](), []
     for row, line in enumerate(lines, 1):

@@ -30,8 +30,6 @@ Telling = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PackingProblem:
-    """What a planner has to solve."""
-
     release: Release
     known: tuple[Uncertain, ...]  # what is known about each packed quantity
     trucks: tuple[Truck, ...]  # the kinds of truck
@@ -95,23 +93,18 @@ class PackingProblem:
 
     @cached_property
     def caps(self) -> IntArray:
-        """The maximum number of rows of each class in a truck."""
         return self.class_sizes if self.spread is None else self.class_sizes // self.spread
 
     @property
     def unit_cost(self) -> Fraction:
-        """The cost of one unit in whole numbers: the exact common measure of all costs.
-
-        If that makes numbers too long for the tolerances of a solver, costs are rounded down, so that a bound on them
-        is still true.
-        """
+        """The cost of one unit in whole numbers: the exact common measure of all costs."""
         costs = [exact(truck.cost, what="cost") for truck in self.trucks]
         whole = math.lcm(*(cost.denominator for cost in costs))
         measure = Fraction(math.gcd(*(int(cost * whole) for cost in costs)), whole)
+        # If numbers are too long for the tolerances of a solver, costs are rounded down, and a bound is still true.
         return max(measure, max(costs) / MAX_COST)
 
     def with_margin(self, margin: Exact | None) -> PackingProblem:
-        """Return the same problem with a share of every capacity left free."""
         if margin is None:
             return self
         free = share(margin, what="margin")
@@ -148,7 +141,6 @@ class PackingProblem:
         ]
 
     def whole(self, values: Sequence[FloatArray]) -> Whole:
-        """Convert the values of each quantity, and the capacities of trucks, to whole numbers."""
         columns = []
         for known, column in zip(self.known, values, strict=True):
             rooms = np.array([truck.capacity[known.name] for truck in self.trucks])
@@ -208,15 +200,11 @@ class PackingProblem:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """Values and capacities in whole numbers, one column per quantity.
+    """Values and capacities in whole numbers, one column per quantity; if they are exact, both kinds are equal."""
 
-    ``values`` and ``rooms`` are safe: what fits in these numbers fits in truth. ``below`` and ``below_rooms`` are
-    rounded the other way, so that a bound on them is true. If the numbers are exact, both are equal.
-    """
-
-    values: IntArray
+    values: IntArray  # values, rooms: safe, so that what fits in these numbers fits in truth
     rooms: IntArray
-    below: IntArray
+    below: IntArray  # below, below_rooms: rounded the other way, so that a bound on them is true
     below_rooms: IntArray
 
     @property
@@ -230,7 +218,6 @@ def _trucks(
     trucks: Sequence[Truck] | None,
     quantity: str | None,
 ) -> tuple[Truck, ...]:
-    """Return the kinds of truck, each with a capacity for the same quantities of the release."""
     if (capacity is None) == (trucks is None):
         raise ParameterError("pack needs either a capacity or trucks. Use --capacity 500kg or --trucks trucks.csv.")
     units = {name: release.uncertain(name).unit for name in release.quantities}

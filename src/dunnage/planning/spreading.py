@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Generic, NamedTuple, TypeVar
@@ -20,7 +20,6 @@ from dunnage.arrays import IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number
 from dunnage.kernels.bins.certified import ChancePacker, ClassPacking
-from dunnage.kernels.bins.chances import ClassSizes
 from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, exchange_checked, over_caps, spread_items
 from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, noisy_linkage, slots_linkage
 from dunnage.planning.plan import Linkage, LinkageOffer, Slots
@@ -73,6 +72,12 @@ class Outcome(NamedTuple, Generic[Solution]):
     least: float | None = None  # if linkage is high: the lowest that the classes of the release allow
 
 
+class _Low(NamedTuple, Generic[Solution]):
+    solution: Solution
+    mean: float
+    tried: int  # the largest number of extra trucks
+
+
 @dataclass(frozen=True)
 class Purchase:
     """How many trucks may be used to lower linkage, and how low it has to be."""
@@ -102,25 +107,43 @@ class Purchase:
         *,
         hasty: bool = False,
     ) -> Outcome[Solution]:
-        asked = self.extra or self.max_linkage is not None
+        requested = self.extra or self.max_linkage is not None
         effort = Effort(deadline, hasty=hasty)
         first = less(0, effort.part(FIRST_SHARE))
         now = base if first is None else first
         mean = stated(now)
         if mean is None:
-            if asked:
+            if requested:
                 raise ParameterError(
                     "truck linkage is not known, because the release does not state the law of its noise. Leave out "
                     "extra_trucks and max_linkage."
                 )
             return Outcome(now)
+
+        def fewest(mean: float, target: float, most: int | None) -> _Low[Solution]:
+            """Find a plan at the target, or else the lowest linkage, with few more trucks: double, then halve."""
+            best = _Low(now, mean, 0)
+            low, high = 0, None  # ``low`` more trucks are too few, ``high`` are enough
+            while best.mean > target or (high is not None and high - low > 1):
+                number = max(2 * low, 1) if high is None else (low + high) // 2
+                number = number if most is None else min(number, most)
+                more = less(number, effort.part(0.3)) if number > low and not effort.over else None
+                gain = None if more is None else stated(more)
+                if more is None or gain is None:
+                    break
+                best = best._replace(tried=max(best.tried, number))
+                if gain <= target or (high is None and gain < best.mean):
+                    best = best._replace(solution=more, mean=gain)
+                low, high = (low, number) if gain <= target else (number, high)
+            return best
+
         if self.max_linkage is not None:
             if least is not None and self.max_linkage < Fraction(least) * (1 - Fraction(1, 10**9)):
                 raise NoPlanError(
                     f"truck linkage cannot be {percent(float(self.max_linkage))}: with the classes of this release, no "
                     f"plan gets below {percent(least)}. Allow more, or ask the owner for larger classes."
                 )
-            low = _fewest(now, mean, float(self.max_linkage), less, stated, effort, self.extra)
+            low = fewest(mean, float(self.max_linkage), self.extra)
             if low.mean > self.max_linkage:
                 tried = f", with up to {several(low.tried, 'extra truck')}" if low.tried else ""
                 raise NoPlanError(
@@ -134,7 +157,7 @@ class Purchase:
                 raise NoPlanError(f"there are not {several(self.extra, 'more truck')}. Allow fewer extra trucks.")
             gain = stated(more)
             if gain is not None and gain < mean:  # and no truck that lowers nothing
-                low = _fewest(now, mean, gain * NOTHING_LOWER, less, stated, effort, self.extra - 1)
+                low = fewest(mean, gain * NOTHING_LOWER, self.extra - 1)
                 now, mean = (low.solution, low.mean) if low.mean <= gain * NOTHING_LOWER else (more, gain)
         high = mean >= HIGH_LINKAGE or (least is not None and mean >= max(ABOVE_LEAST * least, LOW_LINKAGE))
         if not high:
@@ -150,40 +173,6 @@ class Purchase:
                 offers.append(LinkageOffer(extra_trucks=already + number, mean=gain))
                 lowest = gain
         return Outcome(now, tuple(offers), least)
-
-
-class _Low(NamedTuple, Generic[Solution]):
-    solution: Solution
-    mean: float
-    tried: int  # the largest number of extra trucks
-
-
-def _fewest(
-    now: Solution,
-    mean: float,
-    target: float,
-    less: Callable[[int, Effort], Solution | None],
-    stated: Callable[[Solution], float | None],
-    effort: Effort,
-    most: int | None,
-) -> _Low[Solution]:
-    """Find a plan with a linkage of at most the target and few more trucks: double their number, then halve the step.
-
-    The lowest linkage that was found, if none is low enough.
-    """
-    low, high, tried = 0, None, 0  # ``low`` more trucks are too few, ``high`` are enough
-    while mean > target or (high is not None and high - low > 1):
-        number = max(2 * low, 1) if high is None else (low + high) // 2
-        number = number if most is None else min(number, most)
-        more = less(number, effort.part(0.3)) if number > low and not effort.over else None
-        gain = None if more is None else stated(more)
-        if more is None or gain is None:
-            break
-        tried = max(tried, number)
-        if gain <= target or (high is None and gain < mean):
-            now, mean = more, gain
-        low, high = (low, number) if gain <= target else (number, high)
-    return _Low(now, mean, tried)
 
 
 def more_trucks(problem: PackingProblem, kinds: IntArray, number: int) -> IntArray | None:
@@ -235,17 +224,13 @@ def _noisy_mean(release: Release, bin_of_row: IntArray) -> float | None:
 
 
 def clusters_of_rows(release: Release) -> list[IntArray]:
-    """Return clusterings of rows: rows of a cluster could belong to one package, or are exchangeable.
-
-    A noisy value says little about which of the nearest rows it is, so rows that are neighbours by their noisy values
-    are a cluster. How many depends on the noise, so several sizes are tried.
-    """
+    """Return clusterings of rows: rows of a cluster could belong to one package, or are exchangeable."""
+    # A noisy value says little about which of the nearest rows it is, so neighbours by noisy values are a cluster. How
+    # many depends on the noise, so several sizes are tried.
     rows = NoisyRows.of(release)
     if rows is None:
         return []
-    look = exchangeable(release)
-    clusterings = []
-    size = 2
+    look, clusterings, size = exchangeable(release), [], 2
     while size <= min(MAX_CLUSTER, 2 * int(rows.sizes.max(initial=1))):
         order = np.lexsort((*rows.steps[::-1], rows.group))
         place = np.arange(len(order)) - (np.cumsum(rows.sizes) - rows.sizes)[rows.group[order]]
@@ -256,18 +241,6 @@ def clusters_of_rows(release: Release) -> list[IntArray]:
         clusterings.append(np.unique(own, return_inverse=True)[1].reshape(-1))
         size *= 2
     return clusterings
-
-
-def class_loads(classes: Sequence[ClassSizes]) -> TypeLoads:
-    sizes = np.array([sizes_of.count for sizes_of in classes], dtype=np.int64)
-    moments = [sizes_of.moments() for sizes_of in classes]
-    return TypeLoads(
-        sums=np.concatenate([sizes_of.largest(sizes_of.count) for sizes_of in classes]),
-        first=np.cumsum(sizes + 1) - (sizes + 1),
-        sizes=sizes,
-        mean=np.array([mean for mean, _ in moments], dtype=np.float64),
-        variance=np.array([variance for _, variance in moments], dtype=np.float64),
-    )
 
 
 class LikelySpread(NamedTuple):
@@ -284,12 +257,16 @@ def spread_likely(
     kinds: IntArray,
     effort: Effort,
 ) -> LikelySpread | None:
-    """Spread rows whose classes alone are known, so that everything still fits with the packer's probability.
-
-    The search uses normal laws, which is rough: if the true probability is too low, it gets less risk to use. None if
-    there is no time to compute the probability of any other plan.
-    """
-    loads, room = class_loads(packer.classes), whole.rooms[kinds]
+    """Spread rows known by their classes alone, at the packer's probability; None if there is no time to compute it."""
+    classes, room = packer.classes, whole.rooms[kinds]
+    sizes, moments = np.array([own.count for own in classes]), [own.moments() for own in classes]
+    loads = TypeLoads(
+        sums=np.concatenate([own.largest(own.count) for own in classes]),
+        first=np.cumsum(sizes + 1) - (sizes + 1),
+        sizes=sizes,
+        mean=np.array([mean for mean, _ in moments], dtype=np.float64),
+        variance=np.array([variance for _, variance in moments], dtype=np.float64),
+    )
     best, budget = None, 0.0
     for attempt in range(CHANCE_TRIES):
         start = bin_of_row if best is None else best.bin_of_row
@@ -298,15 +275,17 @@ def spread_likely(
             budget=budget, rounds=effort.rounds,
         )  # fmt: skip
         counts = class_table(bins, problem.class_id, len(kinds), len(packer.classes))
-        failing = failing_share(packer, counts, kinds, effort.deadline)
-        if failing is None:
-            break
+        failing = 0.0  # the sum of the risks of all bins
+        for line, kind in zip(counts, kinds.tolist(), strict=True):
+            if effort.over and not packer.chances[kind].surely(line):
+                return best
+            failing += 1 - packer.chances[kind].fits(line)[0]
         packing = packer.planned(counts, kinds)
         if packing is not None and (best is None or together(look, bins) < together(look, best.bin_of_row)):
             best = LikelySpread(bins, packing)
         if not packer.risk or effort.over or (attempt and budget <= 0):
             break
-        # First without any new risk. Then the normal law is corrected by what it missed.
+        # The search uses normal laws, which is rough. First without any new risk, then corrected by what they missed.
         if not attempt:
             budget = packer.risk * TIGHTER
         elif packing is None:
@@ -316,18 +295,7 @@ def spread_likely(
     return best
 
 
-def failing_share(packer: ChancePacker, counts: IntArray, kinds: IntArray, deadline: float) -> float | None:
-    """Return the sum of the risks of all bins; None if there is no time to compute it."""
-    failing = 0.0
-    for line, kind in zip(counts, kinds.tolist(), strict=True):
-        if time.monotonic() >= deadline and not packer.chances[kind].surely(line):
-            return None
-        failing += 1 - packer.chances[kind].fits(line)[0]
-    return failing
-
-
 def class_table(bin_of_row: IntArray, class_id: IntArray, num_bins: int, num_classes: int) -> IntArray:
-    """Return how many rows of each class a bin takes. Shape: bins, classes."""
     return Slots.of_assignment(bin_of_row, class_id).table(num_bins, num_classes)
 
 
@@ -375,8 +343,8 @@ def spread_slots(
         return seen[key]
 
     def value(bins: IntArray) -> float:
-        found = stated(bins)
-        return math.inf if found is None else found.mean
+        own = stated(bins)
+        return math.inf if own is None else own.mean
 
     floor = least_together(class_of, len(kinds)) / len(class_of)
     if len(class_of) > MAX_SLOTS or linkage.mean <= floor + 1e-9 or effort.over:
@@ -394,11 +362,7 @@ def spread_slots(
 
 
 def spread_checked(
-    problem: PackingProblem,
-    bin_of_row: IntArray,
-    kinds: IntArray,
-    accepted: Callable[[IntArray], bool],
-    effort: Effort,
+    problem: PackingProblem, bin_of_row: IntArray, kinds: IntArray, accepted: Callable[[IntArray], bool], effort: Effort
 ) -> IntArray:
     """Spread rows under any check of a whole assignment, for small plans: exchange rows as long as it helps."""
     release, num_bins = problem.release, len(kinds)

@@ -74,7 +74,6 @@ def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tupl
 
 
 def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
-    """Check that every kind of truck has capacities and a cost above 0, and a valid count."""
     for truck in trucks:
         for quantity in quantities:
             if not _is_amount(truck.capacity.get(quantity)):
@@ -92,16 +91,14 @@ def _is_amount(value: object) -> bool:
 
 
 def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> dict[str, float]:
-    """Read capacities such as ``500``, ``500kg`` or ``volume=9 m3``, by quantity.
-
-    A capacity without a name is for the only remaining quantity, or for the remaining one with the same unit.
-    """
+    """Read capacities such as ``500``, ``500kg`` or ``volume=9 m3``, by quantity."""
     capacities: dict[str, float] = {}
     # Capacities with a name first.
     for text in sorted((str(text).strip() for text in texts), key=lambda text: "=" not in text):
         number, unit = _split(text)
         name = text.rpartition("=")[0].strip()
         if not name:
+            # It is for the only remaining quantity, or for the remaining one with the same unit.
             left = [name for name in units if name not in capacities]
             fitting = [name for name in left if units[name] == unit] if len(left) > 1 else left
             if len(fitting) != 1:
@@ -129,7 +126,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Split an amount into a number, which may be empty, and a unit."""
     amount = text.rpartition("=")[2].strip()
     digits = len(amount)
     while digits and not _is_number(amount[:digits]):

@@ -47,9 +47,9 @@ from dunnage.settle.repair import (
     LEFT_BEHIND,
     LINKAGE_NOTE,
     AboveSpread,
-    DrawnFill,
     Fill,
     PrivateModel,
+    RandomFill,
     Repair,
     RepairReport,
     RepairTask,
@@ -125,7 +125,6 @@ class SettlementDocument(PrivateModel):
     seconds: Number
 
     def text(self) -> str:
-        """Describe the settlement for its owner."""
         num_bins = len(self.loads if isinstance(self.loads, list) else next(iter(self.loads.values()), []))
         sealed, linkage, outside, fit = self.sealed, self.truck_linkage, self.unplanned, "all of them fit"
         if self.overloaded:
@@ -338,6 +337,10 @@ def apply(
     source = table.column("source_row").to_numpy()
     columns |= data.cells(source, [name for name in data.policy.loading.columns if name not in columns])
     loading = pa.table(columns).take(pa.array(np.lexsort((rows, bins, bins == LEFT_BEHIND))))
+    report = None if changed is None else changed.report
+    if report is not None:
+        report = report.model_copy(update={"sentence": for_unit(report.sentence, unit)})
+    linkage = restated_linkage(task, release, final, changed, fill)
     # The plan before any repair. Shapes: bins by quantities
     loads, capacities = task.in_units(planned.loads), task.in_units(planned.capacities)
     over, names = np.argwhere(planned.loads > planned.capacities).tolist(), list(chosen.quantities)
@@ -354,12 +357,12 @@ def apply(
         plan_feasible=not over,
         bins_feasible=(len(loads) - len(planned.overloaded)) / len(loads),
         sealed=None if fill is None else SealedFill(fills=storable_count(fill.number), exact=fill.exact),
-        repair=_report_for_unit(changed, unit),
+        repair=report,
         bin_of_row=final.bin_of_row,
         truck_of_bin=tuple(truck.name for truck in final.truck_of_bin),
         final_loads=task.in_units(final.loads),
         final_capacities=task.in_units(final.capacities),
-        truck_linkage=_linkage_for_unit(restated_linkage(task, release, final, changed, fill), unit),
+        truck_linkage=None if linkage is None else linkage.for_unit(unit),
         above_spread=task.above_spread(final.bin_of_row),
         unplanned=Outside(**outside),
         loading=loading,
@@ -370,18 +373,7 @@ def apply(
     )
 
 
-def _linkage_for_unit(linkage: Linkage | None, unit: str) -> Linkage | None:
-    return None if linkage is None else linkage.model_copy(update={"note": for_unit(linkage.note, unit)})
-
-
-def _report_for_unit(repair: Repair | None, unit: str) -> RepairReport | None:
-    if repair is None:
-        return None
-    return repair.report.model_copy(update={"sentence": for_unit(repair.report.sentence, unit)})
-
-
 def check_key(key: Key, release: Release, data: Dataset) -> None:
-    """Check that a key belongs to a release, and was made from these data."""
     if key.certificate_digest and key.certificate_digest != release.certificate.digest:
         raise ReleaseError("the key belongs to another release. Use the key that was written with this release.")
     if not key.belongs_to(data):
@@ -433,7 +425,7 @@ def received_plan(
     elif (path := Path(plan)).is_dir():
         source, chosen = str(path), Plan.read(path)
     else:
-        return _external_plan(path, release, capacity, trucks)
+        source, chosen = str(path), _external_plan(path, release, capacity, trucks)
     if chosen.release != release.certificate.digest and (chosen.release or not chosen.external):
         raise ReleaseError(f"{source} was made from another release. Use that release, or make a plan from this one.")
     if chosen.slots is None:
@@ -468,7 +460,12 @@ def received_plan(
             ]
             more = f" (and {len(wrong) - 20} more classes)" if len(wrong) > 20 else ""
             raise InputError(source, [*problems[:-1], f"{problems[-1]}{more}. Give every row of a class one slot."])
-    _check_quantities(chosen, release)
+    unknown = [name for name in chosen.quantities if name not in release.quantities]
+    if unknown or not chosen.quantities:
+        raise ParameterError(
+            f"the plan packs {', '.join(map(repr, unknown)) or 'nothing'}, but the release has "
+            f"{', '.join(release.quantities) or 'no quantities'}. Make the plan from this release."
+        )
     if trucks is not None:
         chosen = replace(chosen, trucks=tuple(trucks))
     elif capacity is not None:
@@ -477,27 +474,10 @@ def received_plan(
             raise ParameterError(f"the plan has {num} kinds of truck. Use trucks instead of a capacity.")
         room = {**chosen.trucks[0].capacity, **parse_capacities(listed(capacity), chosen.quantities)}
         chosen = replace(chosen, trucks=(replace(chosen.trucks[0], capacity=room),))
-    return _checked_trucks(chosen)
-
-
-def _check_quantities(plan: Plan, release: Release) -> None:
-    unknown = [name for name in plan.quantities if name not in release.quantities]
-    if unknown or not plan.quantities:
-        raise ParameterError(
-            f"the plan packs {', '.join(map(repr, unknown)) or 'nothing'}, but the release has "
-            f"{', '.join(release.quantities) or 'no quantities'}. Make the plan from this release."
-        )
-
-
-def listed(capacity: Capacity) -> Sequence[str | float]:
-    return list(capacity) if isinstance(capacity, Iterable) and not isinstance(capacity, str) else [capacity]
-
-
-def _checked_trucks(plan: Plan) -> Plan:
-    """Check that there is a truck for every bin."""
-    check_kinds(plan.trucks, plan.quantities)
-    kinds = {truck.name: truck for truck in plan.trucks}
-    for name, times in Counter(plan.truck_of_bin).items():
+    # There must be a truck for every bin.
+    check_kinds(chosen.trucks, chosen.quantities)
+    kinds = {truck.name: truck for truck in chosen.trucks}
+    for name, times in Counter(chosen.truck_of_bin).items():
         if name not in kinds:
             raise ParameterError(f"{times} bins have no truck: there is no kind {name!r}. Add it to the trucks.")
         count = kinds[name].count
@@ -506,11 +486,14 @@ def _checked_trucks(plan: Plan) -> Plan:
                 f"{times - count} bins have no truck: the plan needs {times} of kind {name!r}, but there are {count}. "
                 "Use more trucks or another plan."
             )
-    return plan
+    return chosen
+
+
+def listed(capacity: Capacity) -> Sequence[str | float]:
+    return list(capacity) if isinstance(capacity, Iterable) and not isinstance(capacity, str) else [capacity]
 
 
 def _external_plan(path: Path, release: Release, capacity: Capacity | None, trucks: Sequence[Truck] | None) -> Plan:
-    """Make a plan from a file ``row,bin`` of another program."""
     bin_of_row = read_assignment(path, num_rows=len(release))
     if trucks is not None and len(trucks) != 1:
         raise ParameterError(
@@ -524,7 +507,7 @@ def _external_plan(path: Path, release: Release, capacity: Capacity | None, truc
         truck = Truck(name="truck", capacity=parse_capacities(listed(capacity), units))
     else:
         raise ParameterError(f"{path} does not say what a truck holds. Use --capacity 500kg or --trucks trucks.csv.")
-    plan = Plan(
+    return Plan(
         release="",
         bin_of_row=bin_of_row,
         truck_of_bin=(truck.name,) * (int(bin_of_row.max()) + 1),
@@ -537,8 +520,6 @@ def _external_plan(path: Path, release: Release, capacity: Capacity | None, truc
         protects=release.certificate.guarantee.protects,
         external=True,
     )
-    _check_quantities(plan, release)
-    return _checked_trucks(plan)
 
 
 # Truck linkage once the trucks are filled
@@ -554,7 +535,7 @@ def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> 
 
 
 def restated_linkage(
-    task: RepairTask, release: Release, final: Fill, repair: Repair | None, fill: DrawnFill | None
+    task: RepairTask, release: Release, final: Fill, repair: Repair | None, fill: RandomFill | None
 ) -> Linkage | None:
     """Return the truck linkage of the final bins; packages left behind count as one truck."""
     counted = repair.counted if repair is not None else fill

@@ -154,7 +154,20 @@ class FleetSettlementDocument(PrivateModel):
         lines = []
         if missed:  # before any figure that could look like a saving
             zones = f"{several(len(missed), 'zone')} {'misses' if len(missed) == 1 else 'miss'}"
-            names = ", ".join(self._shortfall(zone) for zone in missed[:_MAX_ZONES_NAMED])
+            shortfalls = []
+            for zone in missed[:_MAX_ZONES_NAMED]:
+                mean = zone.wait_seconds or 0.0  # with enough digits to see that it is above the target
+                late = (
+                    (f"{mean:.0f} s" if round(mean) > target else f"{mean:.4f} s")
+                    if mean > target
+                    else "not all served"
+                )
+                needed = "" if zone.needed is None else f", {zone.shuttles} of {several(zone.needed, 'shuttle')}"
+                if zone.needed is not None and zone.shuttles >= zone.needed:
+                    would = "would do if they waited where the true trips begin"
+                    needed = f", though {several(zone.needed, 'shuttle')} {would}"
+                shortfalls.append(f"{zone.zone} ({late}{needed})")
+            names = ", ".join(shortfalls)
             more = f" and {len(missed) - _MAX_ZONES_NAMED} more" if len(missed) > _MAX_ZONES_NAMED else ""
             lines.append(f"WARNING     {zones} the target of {target:g} s: {names}{more}")
             if ideal is not None:
@@ -190,19 +203,6 @@ class FleetSettlementDocument(PrivateModel):
         if not self.checked:
             lines.append("Note        without the key, it was not checked that these are the trips that were published")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
-
-    def _shortfall(self, zone: SettledZone) -> str:
-        late = zone.wait_seconds is not None and zone.wait_seconds > self.max_wait_seconds
-        wait = _above(zone.wait_seconds or 0.0, self.max_wait_seconds) if late else "not all served"
-        needed = "" if zone.needed is None else f", {zone.shuttles} of {several(zone.needed, 'shuttle')}"
-        if zone.needed is not None and zone.shuttles >= zone.needed:
-            needed = f", though {several(zone.needed, 'shuttle')} would do if they waited where the true trips begin"
-        return f"{zone.zone} ({wait}{needed})"
-
-
-def _above(wait: float, target: float) -> str:
-    """Write a wait above the target with enough digits to see that it is above."""
-    return f"{wait:.0f} s" if round(wait) > target else f"{wait:.4f} s"
 
 
 def _compared(word: str, planned: str, needed: str | None, error: float | None) -> str:
@@ -283,23 +283,21 @@ class FleetSettlement:
         ideal = self.sized_on_truth
         if ideal is None:
             return RelativeError(shuttles=None, wait_seconds=None, idle_seconds=None)
-        return RelativeError(
-            shuttles=_relative(self.shuttles, ideal.shuttles),
-            wait_seconds=_relative(self.wait_seconds, ideal.wait_seconds),
-            idle_seconds=_relative(self.idle_seconds, ideal.idle_seconds),
-        )
+        pairs = {name: (getattr(self, name), getattr(ideal, name)) for name in RelativeError.model_fields}
+        return RelativeError(**{name: _relative(*pair) for name, pair in pairs.items()})
 
     @property
     def document(self) -> FleetSettlementDocument:
         zones = [
-            SettledZone(
-                zone=zone,
-                shuttles=self.planned[place],
-                needed=None if self.needed is None else self.needed[place],
-                wait_seconds=self.zone_waits[place],
-                meets_target=self.meets_target[place],
+            SettledZone(zone=zone, shuttles=own, needed=needed, wait_seconds=wait, meets_target=meets)
+            for zone, own, needed, wait, meets in zip(
+                self.zones,
+                self.planned,
+                self.needed or [None] * len(self.zones),
+                self.zone_waits,
+                self.meets_target,
+                strict=True,
             )
-            for place, zone in enumerate(self.zones)
         ]
         stated = {name: getattr(self, name) for name in FleetSettlementDocument.model_fields if hasattr(self, name)}
         derived = {
@@ -336,19 +334,16 @@ class FleetSettlement:
 
 
 def _meet(target: float, waits: Sequence[float | None], unserved: Sequence[float]) -> tuple[bool, ...]:
-    """Return whether each zone serves all its riders, and with a mean wait of at most the target."""
     return tuple(not some and (wait is None or wait <= target) for wait, some in zip(waits, unserved, strict=True))
 
 
 def _relative(value: float, wanted: float) -> float | None:
-    """Return a relative error; None if there is nothing to compare with."""
     if wanted:
         return (value - wanted) / wanted
-    return 0.0 if value == wanted else None
+    return 0.0 if value == wanted else None  # nothing to compare with
 
 
 def read_settlement(folder: str | os.PathLike[str]) -> FleetSettlementDocument | SettlementDocument:
-    """Read the settlement of a plan of shuttles or of packages."""
     path = Path(folder) / SETTLEMENT_FILE
     what, remedy = "a settlement", "Apply the plan again."
     content = documents.load_json(path, what=what, remedy=remedy, max_bytes=MAX_SETTLEMENT_BYTES)
@@ -419,7 +414,14 @@ def apply_fleet(
     fleet = tuple(chosen.shuttles_of(ground.zones, source))
     task = _true_task(chosen, data, ground, service, noise or Noise(), tell)
     tell("running the planned fleet on the true trips")
-    served = served_task(task, fleet, _parking(chosen, fleet, release, ground, task))
+    if chosen.external:  # its shuttles wait where released trips suggest
+        released = FleetModel(
+            name="", max_wait_seconds=task.max_wait, expansions=_EXPANSIONS, seed=0, service=task.service
+        )
+        parking = served_task(released_task(release, ground, released), fleet).parked_best(fleet)
+    else:
+        parking = planned_parking(chosen, ground)
+    served = served_task(task, fleet, parking)
     operations = served.operate(fleet)
     runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, operations, strict=True)]
     waits = served.mean_waits_of(runs).tolist()
@@ -466,16 +468,6 @@ def apply_fleet(
     )
 
 
-def _parking(
-    plan: FleetPlan, fleet: tuple[int, ...], release: Release, ground: Ground, true: FleetTask
-) -> tuple[Parking | None, ...]:
-    """Return where planned shuttles wait: as the plan says or, if it was made elsewhere, as released trips suggest."""
-    if not plan.external:
-        return planned_parking(plan, ground)
-    released = released_task(release, ground, max_wait=true.max_wait, expansions=_EXPANSIONS, service=true.service)
-    return served_task(released, fleet).parked_best(fleet)
-
-
 def _rides(task: FleetTask) -> FloatArray:
     return np.asarray(task.weights @ task.legs / (float(task.weights.sum()) or 1.0))
 
@@ -483,7 +475,6 @@ def _rides(task: FleetTask) -> FloatArray:
 def _true_task(
     plan: FleetPlan, data: Dataset, ground: Ground, service: Service | None, noise: Noise, tell: Progress
 ) -> FleetTask:
-    """Make days of the true trips, with the service of the plan."""
     model, universe = plan.model or FleetModel(name=""), true_universe(plan, data)
     wait = MAX_WAIT_SECONDS if model.max_wait_seconds is None else model.max_wait_seconds
     expansions, day = EXPANSIONS if model.expansions is None else model.expansions, model.day
@@ -582,7 +573,6 @@ def served_task(task: FleetTask, fleet: tuple[int, ...], parking: Sequence[Parki
 
 
 def _events(task: FleetTask, operations: tuple[Operation, ...]) -> pa.Table:
-    """List what the shuttles do; the riders of a day are numbered by when they start."""
     names = np.array(task.ground.city.stops, dtype=object)
     parts = []
     for number, (day, run) in enumerate(zip(task.days, operations, strict=True), 1):

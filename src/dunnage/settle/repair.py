@@ -157,7 +157,6 @@ class RepairTask:
         return amounts[:, 0] if len(self.prices) == 1 else np.asarray(amounts @ self.prices)
 
     def fits(self, rows: IntArray, capacity: WholeArray) -> BoolArray:
-        """Return which rows fit alone into a bin of some capacity."""
         return np.asarray((self.whole[rows] <= capacity).all(axis=1), dtype=bool)
 
     def kernel_numbers(self, rows: IntArray, capacities: WholeArray) -> tuple[IntArray, IntArray]:
@@ -230,7 +229,6 @@ def columns_apart(release: Release, by: str | None, apart: str | None) -> list[s
 
 
 def random_fill(slots: Slots, class_id: IntArray, noise: Noise) -> IntArray:
-    """Fill the slots of a sealed plan uniformly at random, ignoring weights, and return the bin of each row."""
     by_class = np.lexsort((noise_arrays.permutation(noise, len(class_id)), class_id))
     order = np.argsort(slots.class_id, kind="stable")
     bin_of_row = np.empty(len(class_id), dtype=np.int64)
@@ -251,7 +249,6 @@ class Fill:
 
     @classmethod
     def of(cls, task: RepairTask, bin_of_row: IntArray) -> Fill:
-        """Fill the bins of the plan; a bin may contain the strata that the plan puts there."""
         trucks = [task.plan.truck(name) for name in task.plan.truck_of_bin]
         loads = np.zeros((task.plan.num_bins, task.whole.shape[1]), dtype=task.whole.dtype)
         loaded = bin_of_row != LEFT_BEHIND
@@ -295,12 +292,6 @@ class Fill:
             self.loads[bin_] += self.task.whole[row]
         self.bin_of_row[row] = bin_
 
-    def make(self, bin_: int, row: int, to: int, back: int) -> None:
-        """Put a row of a bin into another bin, and a row from there, unless it is -1, into the bin."""
-        self.put(row, to)
-        if back >= 0:
-            self.put(back, bin_)
-
     def open(self, truck: Truck, stratum: int) -> int:
         room = self.task.capacity_of[truck.name][None]
         self.loads = np.concatenate([self.loads, np.zeros_like(room)])
@@ -328,28 +319,24 @@ ESTIMATE_NOTE = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DrawnFill:
-    """A random feasible fill."""
-
-    bin_of_row: IntArray | None  # the bin of each row; None if there is no feasible fill, or the search failed
-    exact: bool  # whether all were counted: then the choice is exactly uniform, and None means that there is no fill
-    number: int | None  # number of feasible fills; None if they were not counted
-    best_guess: FloatArray | None  # the largest probability of a bin, for each row; None without a fill
+class RandomFill:
+    bin_of_row: IntArray | None = None  # the bin of each row; None if there is no feasible fill, or the search failed
+    exact: bool = False  # whether all were counted: then the choice is uniform, and None means that there is no fill
+    number: int | None = None  # number of feasible fills; None if they were not counted
+    best_guess: FloatArray | None = None  # the largest probability of a bin, for each row; None without a fill
 
 
 def noise_words(noise: Noise) -> Words:
     return lambda size: np.frombuffer(noise.draw_bytes(8 * size), dtype=np.uint64)
 
 
-def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) -> DrawnFill:
+def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) -> RandomFill:
     """Choose among the feasible fills that random walks visit, if necessary from the solution of an integer program."""
     words = noise_words(noise)
     met = estimate_chances(items, slots, seconds=seconds, words=words)
     if met is None and (start := solve_fill(items, slots, seconds=seconds / 2, words=words)) is not None:
         met = estimate_chances(items, slots, seconds=seconds / 2, words=words, start=start)
-    if met is None:
-        return DrawnFill(None, False, None, None)
-    return DrawnFill(met.fill, False, None, met.best_chances)
+    return RandomFill() if met is None else RandomFill(met.fill, best_guess=met.best_chances)
 
 
 def planned_counts(task: RepairTask) -> IntArray:
@@ -371,24 +358,24 @@ def counted_fills(task: RepairTask) -> Fills | None:
     return count_fills(*problem, deadline=time.monotonic() + COUNT_SECONDS) if problem is not None else None
 
 
-def count_and_draw(task: RepairTask, noise: Noise) -> DrawnFill | None:
+def count_and_draw(task: RepairTask, noise: Noise) -> RandomFill | None:
     """Choose a fill exactly uniformly among all feasible fills; None if they cannot be counted."""
     if len(task.members) == len(task.start):  # no two rows look alike, so there is only the plan's own fill
         fits = not len(Fill.of(task, task.start).overloaded)
-        return DrawnFill(task.start, True, 1, np.ones(len(task.start))) if fits else DrawnFill(None, True, 0, None)
+        return RandomFill(task.start, True, 1, np.ones(len(task.start))) if fits else RandomFill(exact=True, number=0)
     fills = counted_fills(task)
     if fills is None or fills.number == 0:
-        return None if fills is None else DrawnFill(None, True, 0, None)
-    return DrawnFill(fills.draw(noise.below), True, fills.number, fills.best_chances())
+        return None if fills is None else RandomFill(exact=True, number=0)
+    return RandomFill(fills.draw(noise.below), True, fills.number, fills.best_chances())
 
 
-def draw(task: RepairTask, noise: Noise) -> DrawnFill:
+def draw(task: RepairTask, noise: Noise) -> RandomFill:
     """Choose a feasible fill: exactly uniformly if fills can be counted, otherwise by random walks."""
     if task.too_heavy.any():
-        return DrawnFill(None, True, 0, None)
+        return RandomFill(exact=True, number=0)
     problem = _problem(task)
     if problem is None:
-        return DrawnFill(None, False, None, None)
+        return RandomFill()
     return count_and_draw(task, noise) or walked_fill(*problem, noise, WALK_SECONDS)
 
 
@@ -423,12 +410,12 @@ Progress = Callable[[str], None]
 class Repair:
     fill: Fill
     options: list[Fill]  # the repairs from which it was chosen
-    counted: DrawnFill | None  # if all fills were counted
+    counted: RandomFill | None  # if all fills were counted
     report: RepairReport
 
 
 def find_repair(
-    task: RepairTask, noise: Noise, *, leave_behind: bool, tell: Progress, tried: DrawnFill | None = None
+    task: RepairTask, noise: Noise, *, leave_behind: bool, tell: Progress, tried: RandomFill | None = None
 ) -> Repair:
     """Go through the stages until one succeeds, and choose one of its best repairs uniformly."""
     tell(_STAGES[0])
@@ -450,25 +437,52 @@ def find_repair(
     return Repair(fill, best, None, _report(fill, feasible, len(best) if feasible else 0))
 
 
-def find_exchange(task: RepairTask, noise: Noise) -> DrawnFill:
+def find_exchange(task: RepairTask, noise: Noise) -> RandomFill:
     """Search for fills in which every bin fits, by exchanging rows alone, and choose one of them uniformly."""
     fills, done = _search(task, noise, 1)
     if not done or task.too_heavy.any():
-        return DrawnFill(None, False, None, None)
+        return RandomFill()
     share = most_frequent_share(np.array([fill.bin_of_row for fill in fills]))
     bins = fills[noise.below(len(fills))].bin_of_row
-    return DrawnFill(bins, False, None, np.maximum(share, linkage_of_rows(task.group, bins)))
+    return RandomFill(bins, best_guess=np.maximum(share, linkage_of_rows(task.group, bins)))
 
 
 def _search(task: RepairTask, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
     """Search for repairs of a stage from many random starts; return the distinct best, and whether all bins fit."""
     deadline = time.monotonic() + STAGE_SECONDS + len(task.whole) * ROW_SECONDS
+    planned, group = (np.where(task.too_heavy, -1, column) for column in (task.start, task.group))
     best: dict[bytes, Fill] = {}
     # Overload, excess over the spread, packages left behind, cost of opened bins.
     cost: tuple[int, int, int, Fraction] | None = None
     idle = 0
     while cost is None or (time.monotonic() < deadline and idle < MAX_IDLE_STARTS and len(best) < MAX_REPAIRS):
-        fill = _attempt(task, noise, stage, deadline)
+        # Fill the plan's bins again: exchangeable rows at random; rows that are too heavy for any truck are set aside.
+        bin_of_row = np.empty_like(planned)
+        keys = noise_arrays.permutation(noise, len(group))
+        bin_of_row[np.argsort(group, kind="stable")] = planned[np.lexsort((keys, group))]
+        fill = Fill.of(task, bin_of_row)
+        _descend(fill, noise, _exchanges, deadline)
+        if fill.overload and stage >= 2:
+            _descend(fill, noise, _moves, deadline)
+            _repack(fill, noise, deadline)
+        if fill.overload and stage >= 3:
+            # Set rows aside until every bin fits: as few as possible, and the last one no heavier than necessary.
+            for bin_ in fill.overloaded.tolist():
+                rows = fill.rows_of(np.array([bin_]))
+                rows = rows[np.argsort(task.size[rows], kind="stable")]
+                while ((excess := fill.excess[bin_]) > 0).any():
+                    enough = np.flatnonzero((task.whole[rows] >= excess).all(axis=1))
+                    relief = task.priced(np.minimum(task.whole[rows], np.maximum(excess, 0)))
+                    taken = int(enough[0]) if len(enough) else int(np.argmax(relief))
+                    fill.put(int(rows[taken]), LEFT_BEHIND)
+                    rows = np.delete(rows, taken)
+            _place_all(fill, fill.aside)
+            for stratum in np.unique(task.stratum[fill.aside]).tolist():
+                _open_bins(fill, noise, stratum, deadline)
+        if stage >= 4 and fill.aside.size:
+            _leave_fewest(fill, noise, deadline)
+        if not fill.overload:
+            _mix(fill, noise)
         above = sum(item.count - item.allowed for item in task.above_spread(fill.bin_of_row))
         num_aside, opened = len(fill.aside), fill.truck_of_bin[task.plan.num_bins :]
         paid = sum((exact(truck.cost, what="cost") for truck in opened), Fraction(0))
@@ -482,29 +496,6 @@ def _search(task: RepairTask, noise: Noise, stage: int) -> tuple[list[Fill], boo
     return list(best.values()), cost is not None and cost[0] == 0
 
 
-def _attempt(task: RepairTask, noise: Noise, stage: int, deadline: float) -> Fill:
-    # Fill the plan's bins again: exchangeable rows at random; rows that are too heavy for any truck are set aside.
-    planned = np.where(task.too_heavy, LEFT_BEHIND, task.start)
-    group = np.where(task.too_heavy, -1, task.group)
-    keys = noise_arrays.permutation(noise, len(group))
-    bin_of_row = np.empty_like(planned)
-    bin_of_row[np.argsort(group, kind="stable")] = planned[np.lexsort((keys, group))]
-    fill = Fill.of(task, bin_of_row)
-    _descend(fill, noise, _exchanges, deadline)
-    if fill.overload and stage >= 2:
-        _descend(fill, noise, _moves, deadline)
-        _repack(fill, noise, deadline)
-    if fill.overload and stage >= 3:
-        _spill(fill)
-        for stratum in np.unique(task.stratum[fill.aside]).tolist():
-            _open_bins(fill, noise, stratum, deadline)
-    if stage >= 4 and fill.aside.size:
-        _leave_fewest(fill, noise, deadline)
-    if not fill.overload:
-        _mix(fill, noise)
-    return fill
-
-
 class _Changes(NamedTuple):
     """Possible changes of one bin: a row goes to another bin, and a row from there, unless it is -1, comes back."""
 
@@ -516,6 +507,7 @@ class _Changes(NamedTuple):
 def _descend(fill: Fill, noise: Noise, changes: Callable[[Fill, Noise, int], _Changes], deadline: float) -> None:
     """Lower the overload step by step, with a few sideways steps if it does not fall; keep the best state."""
     total = lowest = fill.overload
+    whole, priced = fill.task.whole, fill.task.priced
     best: tuple[IntArray, WholeArray] | None = None  # None while the fill itself is the best
     stuck = 0
     while lowest and stuck < MAX_STUCK_STEPS and time.monotonic() < deadline:
@@ -525,31 +517,27 @@ def _descend(fill: Fill, noise: Noise, changes: Callable[[Fill, Noise, int], _Ch
         stuck += 1
         if not len(options.row):
             continue
-        pick, change = _choice(fill, noise, bin_, options)
+        # One after which both bins fit, else the one that helps most, else one of the least harmful.
+        less = whole[options.row] - np.where((options.back >= 0)[:, None], whole[options.back], 0)
+        other, own = fill.excess[options.to], fill.excess[bin_]
+        after = priced(np.maximum(own - less, 0) + np.maximum(other + less, 0))
+        changed = after - priced(np.maximum(other, 0)) - priced(np.maximum(own, 0)[None])[0]
+        ties = np.flatnonzero(after == 0)
+        if not len(ties):
+            least = changed.min()
+            ties = np.flatnonzero(changed == least) if least < 0 else np.argsort(changed, kind="stable")[:8]
+        pick = int(ties[noise.below(len(ties))])
+        change = int(changed[pick])
         if change >= 0 and best is None:
             best = fill.bin_of_row.copy(), fill.loads.copy()
-        fill.make(bin_, *(int(part[pick]) for part in options))
+        fill.put(int(options.row[pick]), int(options.to[pick]))
+        if options.back[pick] >= 0:
+            fill.put(int(options.back[pick]), bin_)
         total += change
         if total < lowest:
             best, lowest, stuck = None, total, 0
     if best is not None:
         fill.bin_of_row, fill.loads = best
-
-
-def _choice(fill: Fill, noise: Noise, bin_: int, options: _Changes) -> tuple[int, int]:
-    """Choose a change: one after which both bins fit, else the one that helps most, else one of the least harmful."""
-    whole, priced = fill.task.whole, fill.task.priced
-    less = whole[options.row] - np.where((options.back >= 0)[:, None], whole[options.back], 0)
-    other = fill.loads[options.to] - fill.capacities[options.to]
-    own = fill.loads[bin_] - fill.capacities[bin_]
-    after = priced(np.maximum(own - less, 0) + np.maximum(other + less, 0))
-    change = after - priced(np.maximum(other, 0)) - priced(np.maximum(own, 0)[None])[0]
-    ties = np.flatnonzero(after == 0)
-    if not len(ties):
-        least = change.min()
-        ties = np.flatnonzero(change == least) if least < 0 else np.argsort(change, kind="stable")[:8]
-    pick = int(ties[noise.below(len(ties))])
-    return pick, int(change[pick])
 
 
 def _exchanges(fill: Fill, noise: Noise, bin_: int) -> _Changes:
@@ -642,12 +630,9 @@ def _report(fill: Fill, feasible: bool, num_repairs: float | None) -> RepairRepo
     change = Counter((task.group * num_bins + after)[after != LEFT_BEHIND].tolist())
     change.subtract((task.group * num_bins + before).tolist())
     moved = sum(number for number in change.values() if number > 0)
-    counts = {
-        "permuted": int(((before != after) & (after != LEFT_BEHIND)).sum()) - moved,
-        "moved": moved,
-        "opened": len(fill.loads) - task.plan.num_bins,
-        "left_behind": int((after == LEFT_BEHIND).sum()),
-    }
+    permuted = int(((before != after) & (after != LEFT_BEHIND)).sum()) - moved
+    opened, left = len(fill.loads) - task.plan.num_bins, int((after == LEFT_BEHIND).sum())
+    counts = {"permuted": permuted, "moved": moved, "opened": opened, "left_behind": left}
     words = ("packages exchanged within their class", "moved to another bin", "bins opened", "left behind")
     done = ", ".join(f"{number} {text}" for number, text in zip(counts.values(), words, strict=True) if number)
     sentence = f"every bin fits after these changes: {done}."
@@ -675,9 +660,9 @@ def packed_rows(
         items, room = task.kernel_numbers(rows, capacity[None])
         if (items > room).any():  # after rounding
             return None
-        kind = BinKind(capacity=tuple(room[0].tolist()))
         try:
-            bins = pack_vectors(items, [kind], seconds=seconds, seed=noise.bits(32)).bins
+            kinds = [BinKind(capacity=tuple(room[0].tolist()))]
+            bins = pack_vectors(items, kinds, seconds=seconds, seed=noise.bits(32)).bins
         except NoPlanError:
             return None
     packed = [rows[items] for items in bins]
@@ -700,21 +685,6 @@ def _assign(fill: Fill, packed: list[IntArray], bins: list[int]) -> None:
             fill.put(row, bin_)
 
 
-def _spill(fill: Fill) -> None:
-    """Set rows aside until every bin fits: as few as possible, and the last one no heavier than necessary."""
-    task = fill.task
-    for bin_ in fill.overloaded.tolist():
-        rows = fill.rows_of(np.array([bin_]))
-        rows = rows[np.argsort(task.size[rows], kind="stable")]
-        while ((excess := fill.excess[bin_]) > 0).any():
-            enough = np.flatnonzero((task.whole[rows] >= excess).all(axis=1))
-            relief = task.priced(np.minimum(task.whole[rows], np.maximum(excess, 0)))
-            taken = int(enough[0]) if len(enough) else int(np.argmax(relief))
-            fill.put(int(rows[taken]), LEFT_BEHIND)
-            rows = np.delete(rows, taken)
-    _place_all(fill, fill.aside)
-
-
 def _place_all(fill: Fill, rows: IntArray) -> None:
     """Put each row, the heaviest first, into the fullest bin that can and may take it, if there is one."""
     task = fill.task
@@ -730,7 +700,22 @@ def _place_all(fill: Fill, rows: IntArray) -> None:
 def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
     """Open bins for the rows of a stratum that were set aside, as cheaply as possible with the available trucks."""
     task = fill.task
-    _give_over(fill, noise, stratum, deadline)
+    # Pack other strata into fewer bins if possible, and use the saved bins before opening any.
+    for other in {next(iter(strata)) for strata in fill.strata if len(strata) == 1} - {stratum}:
+        single = [b for b, strata in enumerate(fill.strata) if strata == {other}]
+        for line in {tuple(line) for line in fill.capacities[single].tolist()}:
+            capacity = np.array(line, dtype=fill.capacities.dtype)
+            own = _bins_for(fill, other, capacity)
+            rows, loads = fill.rows_of(own), fill.loads[own].sum(axis=0)
+            needed = max(-(-int(load) // most) for load, most in zip(loads, line, strict=True))
+            if needed >= len(own) or not 0 < len(rows) <= MAX_REPACKED:
+                continue
+            packed = packed_rows(task, rows, capacity, noise, deadline)
+            if packed is not None and len(packed) < len(own):
+                _assign(fill, packed, own.tolist())
+                for bin_ in set(own.tolist()) - set(fill.bin_of_row[rows].tolist()):
+                    fill.strata[bin_] = frozenset({stratum})
+    _place_all(fill, fill.aside_of(stratum))
     if len(task.plan.trucks) > 1:
         _open_cheapest(fill, noise, fill.aside_of(stratum), deadline)
 
@@ -754,27 +739,6 @@ def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
         else:
             truck = max(free, key=lambda truck: (room(truck) / cost(truck), room(truck)))
         _open_kind(fill, noise, truck, rows[task.fits(rows, task.capacity_of[truck.name])], deadline)
-
-
-def _give_over(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
-    """Pack other strata into fewer bins if possible, and use the saved bins before opening any."""
-    for other in {next(iter(strata)) for strata in fill.strata if len(strata) == 1} - {stratum}:
-        single = [b for b, strata in enumerate(fill.strata) if strata == {other}]
-        for room in {tuple(line) for line in fill.capacities[single].tolist()}:
-            capacity = np.array(room, dtype=fill.capacities.dtype)
-            own = _bins_for(fill, other, capacity)
-            rows = fill.rows_of(own)
-            loads = fill.loads[own].sum(axis=0)
-            needed = max(-(-int(load) // most) for load, most in zip(loads, room, strict=True))
-            if needed >= len(own) or not 0 < len(rows) <= MAX_REPACKED:
-                continue
-            packed = packed_rows(fill.task, rows, capacity, noise, deadline)
-            if packed is None or len(packed) >= len(own):
-                continue
-            _assign(fill, packed, own.tolist())
-            for bin_ in set(own.tolist()) - set(fill.bin_of_row[rows].tolist()):
-                fill.strata[bin_] = frozenset({stratum})
-    _place_all(fill, fill.aside_of(stratum))
 
 
 def _open_cheapest(fill: Fill, noise: Noise, rows: IntArray, deadline: float) -> None:

@@ -122,7 +122,6 @@ def _key_figures(findings: Sequence[Finding]) -> list[draw.Figure]:
 
 
 def _risk_bar(item: Finding) -> draw.Svg:
-    """Draw a risk on the scale from 0 to 100 %."""
     risk = item.severity or 0.0
     parts = [
         draw.tag("rect", class_="none-here", x="0", y="2", width="100%", height="14"),
@@ -189,13 +188,15 @@ _COSTS = (
 
 
 def sign_off_page(audit: Audit) -> str:
-    """Write the one-page sign-off of an audit; the same audit always gives the same page.
-
-    Unless the audit is external, it shows private figures: keep the file private (mode 0600).
-    """
+    """Write the one-page sign-off of an audit. Unless the audit is external, keep the file private (mode 0600)."""
     stated, assumed = audit.statement, audit.statement.assumptions
     shown = [item for item in audit.findings if not (audit.external and item.private)]
-    risks, costs = _fit_page(_families(by_severity(shown)), MAX_RISKS), _chosen(shown, _COSTS, MAX_COSTS)
+    # Of findings that differ only in the attribute, the time, or between average and worst, the first.
+    families: dict[str, Finding] = {}
+    for item in by_severity(shown):
+        if item.severity is not None:
+            families.setdefault(item.name.partition(" (")[0].partition(",")[0], item)
+    risks, costs = _fit_page([*families.values()], MAX_RISKS), _chosen(shown, _COSTS, MAX_COSTS)
     # What is promised, in plain words; if that is only claimed, the claim as well.
     promises = [] if stated.meaning is None else list(stated.meaning.sentences)
     if stated.guarantee is not None and stated.basis == Basis.PROVED:
@@ -280,15 +281,6 @@ def _chosen(findings: Sequence[Finding], wanted: Sequence[str], max_lines: int) 
         if name in wanted and (name not in worst or badness > worst[name][0]):
             worst[name] = badness, item
     return _fit_page([worst[name][1] for name in wanted if name in worst], max_lines)
-
-
-def _families(findings: Sequence[Finding]) -> list[Finding]:
-    """Keep the first of findings that differ only in the attribute, the time, or between average and worst."""
-    first: dict[str, Finding] = {}
-    for item in findings:
-        if item.severity is not None:
-            first.setdefault(item.name.partition(" (")[0].partition(",")[0], item)
-    return list(first.values())
 
 
 def _fit_page(findings: Sequence[Finding], max_lines: int) -> list[Finding]:
@@ -548,7 +540,6 @@ def carrier_pictures(audit: Audit) -> dict[str, list[draw.Picture]]:
 
 
 def _means_picture(items: Sequence[Finding]) -> draw.Picture:
-    """Draw each mean with its interval and the true value, across its domain."""
     rows = []
     for item in items:
         facts, unit = item.details, "" if item.unit == "ratio" else f" {item.unit}"

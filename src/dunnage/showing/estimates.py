@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dunnage.model.certificate import Certificate
+from dunnage.planning.exports import feature
 from dunnage.release import Release
 from dunnage.showing import figures as draw
 from dunnage.text import number_text, percent
@@ -25,13 +26,15 @@ Row = Mapping[str, Any]  # a line of the table of estimates
 
 
 def estimates_page(release: Release) -> str:
-    """Write the page of a release of estimates."""
     certificate, groups = release.certificate, _groups(release)
-    paths = [
-        (f"{purpose}: {quantity}", _path_lines(rows))
-        for (purpose, quantity), rows in groups.items()
-        if any(row.get("path") for row in rows)
-    ]
+    paths = []
+    for (purpose, quantity), rows in groups.items():
+        if any(row.get("path") for row in rows):
+            ranked = sorted(rows, key=lambda row: -(row["value"] or 0.0))[:MAX_PATHS]
+            shares = (percent(max(0.0, row["value"] or 0.0)) for row in ranked)
+            noise = ("still noise" if _is_noise(row) else "" for row in ranked)
+            lines = zip((str(row["path"]) for row in ranked), shares, map(_between, ranked), noise, strict=True)
+            paths.append((f"{purpose}: {quantity}", [list(line) for line in lines]))
     measures = certificate.estimates
     reports = {purpose: sum(tiers.values()) for purpose, tiers in measures.reports.items()}
     content = {
@@ -81,13 +84,8 @@ def geojson(release: Release) -> str:
             ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
             facts = {key: row[key] for key in ("cell", "value", "lower", "upper")}
             properties = {"purpose": purpose, "quantity": quantity, **facts, "still_noise": _is_noise(row)}
-            features.append(
-                {
-                    "type": "Feature",
-                    "geometry": {"type": "Polygon", "coordinates": [[[round(x, 7), round(y, 7)] for x, y in ring]]},
-                    "properties": properties,
-                }
-            )
+            places = [[[round(x, 7), round(y, 7)] for x, y in ring]]
+            features.append(feature("Polygon", places, properties))
     return json.dumps({"type": "FeatureCollection", "features": features}) + "\n"
 
 
@@ -104,6 +102,10 @@ def _groups(release: Release) -> dict[tuple[str, str], list[Row]]:
 
 def _placed(rows: Sequence[Row]) -> bool:
     return any(row.get("lon") is not None for row in rows)
+
+
+def _between(row: Row) -> str:
+    return f"{percent(max(0.0, row['lower']))} to {percent(row['upper'])}"
 
 
 def _is_noise(row: Row) -> bool:
@@ -142,14 +144,12 @@ def _intervals_picture(rows: Sequence[Row], certificate: Certificate) -> draw.Pi
 
 
 def _histogram_picture(purpose: str, rows: Sequence[Row]) -> draw.Picture:
-    """Draw the shares of bins, with their intervals as lines."""
     x = draw.Scale(rows[0]["bin_lower"], rows[-1]["bin_upper"])
     y = draw.Scale(0.0, 105 * max([0.01, *(row["upper"] for row in rows)]), _BASE, _TOP)
     stacks, whiskers = [], []
     for row in rows:
         low, high, share = row["bin_lower"], row["bin_upper"], max(0.0, row["value"] or 0.0)
-        between = f"{percent(max(0.0, row['lower']))} to {percent(row['upper'])}"
-        tip = f"{number_text(low)} to {number_text(high)}: {percent(share)} ({between})"
+        tip = f"{number_text(low)} to {number_text(high)}: {percent(share)} ({_between(row)})"
         stacks.append(draw.StackedColumn(low, high, [("bar", 100 * share)], tip))
         middle = x.at((low + high) / 2)
         whiskers += draw.joined(
@@ -202,8 +202,7 @@ def _map_picture(purpose: str, rows: Sequence[Row], cells: _Cells) -> draw.Pictu
         where = f"{cells.lons[column * block]:.5g}, {cells.lats[line * block]:.5g}: {share}"
         if row is None or block > 1:
             return where
-        between = f"{percent(max(0.0, row['lower']))} to {percent(row['upper'])}"
-        return f"{where} ({between}){', still noise' if _is_noise(row) else ''}"
+        return f"{where} ({_between(row)}){', still noise' if _is_noise(row) else ''}"
 
     def hatched(line: int, column: int, place: Mapping[str, float | str]) -> list[draw.Svg]:
         row = at.get((line, column))
@@ -234,16 +233,3 @@ def _map_picture(purpose: str, rows: Sequence[Row], cells: _Cells) -> draw.Pictu
     cells_of = (shares / most).tolist()
     svg = draw.heat_map(cells_of, tip=tip, text=hatched, heads=heads, height=height, room=24.0, label=caption)
     return draw.Picture(title=f"Map of {purpose}", svg=svg, caption=caption, legend=legend)
-
-
-def _path_lines(rows: Sequence[Row]) -> list[list[str]]:
-    ranked = sorted(rows, key=lambda row: -(row["value"] or 0.0))[:MAX_PATHS]
-    return [
-        [
-            str(row["path"]),
-            percent(max(0.0, row["value"] or 0.0)),
-            f"{percent(max(0.0, row['lower']))} to {percent(row['upper'])}",
-            "still noise" if _is_noise(row) else "",
-        ]
-        for row in ranked
-    ]

@@ -79,14 +79,11 @@ class Scale:
 
 
 class LogScale(Scale):
-    """A logarithmic map between two values above 0."""
-
     def at(self, value: float) -> float:
         share = math.log10(value / self.low) / math.log10(self.high / self.low)
         return self.start + share * (self.stop - self.start)
 
     def ticks(self, max_steps: int) -> list[float]:
-        """Return powers of ten."""
         first, last = math.ceil(math.log10(self.low) - SLACK), math.floor(math.log10(self.high) + SLACK)
         return [10.0**power for power in range(first, last + 1)]
 
@@ -454,7 +451,6 @@ class Network:
 
     @classmethod
     def of(cls, edges: Sequence[Sequence[str]]) -> Network:
-        """Lay out a network so that all edges are about equally long."""
         return _laid_out(tuple((start, end) for start, end, *_ in edges))
 
     def drawn(self, sets: Mapping[str, Sequence[str]], *, width: float, room: float = 10.0) -> Svg:
@@ -484,17 +480,8 @@ def _laid_out(edges: tuple[tuple[str, str], ...]) -> Network:
     ends = np.array([(code[start], code[end]) for start, end in edges]).T
     table = csr_matrix((np.ones(len(edges)), (ends[0], ends[1])), shape=(len(names), len(names)))
     # The number of edges on the shortest path between any two vertices, ignoring directions.
-    places = _places(np.asarray(shortest_path(table, directed=False, unweighted=True)))
-    width = float(np.ptp(places[:, 0])) or 1.0
-    scaled = ((places - places.min(axis=0)) / width).tolist()
-    return Network({name: (x, y) for name, (x, y) in zip(names, scaled, strict=True)}, edges)
-
-
-def _places(hops: FloatArray) -> FloatArray:
-    """Find positions with distances close to ``hops``; near vertices count most. Shape: vertices, 2.
-
-    Gansner, Koren, North 2004, Graph Drawing by Stress Majorization.
-    """
+    hops = np.asarray(shortest_path(table, directed=False, unweighted=True))
+    # Distances close to these, near vertices first (Gansner, Koren, North 2004, Graph Drawing by Stress Majorization).
     num = len(hops)
     # Classical scaling: the plane that preserves most of the distances.
     middle = np.eye(num) - 1 / num
@@ -515,7 +502,10 @@ def _places(hops: FloatArray) -> FloatArray:
     centred = places - places.mean(axis=0)
     _, axes = np.linalg.eigh(centred.T @ centred)
     turned = centred @ axes[:, ::-1]
-    return np.asarray(turned * np.where(turned[0] > 0, -1.0, 1.0))
+    turned *= np.where(turned[0] > 0, -1.0, 1.0)
+    width = float(np.ptp(turned[:, 0])) or 1.0
+    scaled = ((turned - turned.min(axis=0)) / width).tolist()
+    return Network({name: (x, y) for name, (x, y) in zip(names, scaled, strict=True)}, edges)
 
 
 # A map of a city: zones, stops, hubs and the largest flows of trips, from coordinates alone. North is up. Nothing is
@@ -556,14 +546,11 @@ class Flows:
 
     @property
     def shown_share(self) -> float:
-        """Share of the trips between stops that a map draws."""
         total = float(self.trips.sum())
         return float(self.trips[: self.shown].sum()) / total if total else 1.0
 
 
 class CityMap:
-    """Positions of the stops of a city that has coordinates."""
-
     def __init__(self, city: City) -> None:
         self.city = city
         lat, lon = np.asarray(city.lat, dtype=float), np.asarray(city.lon, dtype=float)

@@ -27,7 +27,7 @@ from dunnage.planning.fleet import (
     planned_task,
     released_task,
 )
-from dunnage.planning.plan import FleetPlan, Posts
+from dunnage.planning.plan import FleetModel, FleetPlan, Posts
 from dunnage.release import Release
 from dunnage.release.kinds.counts import CountsKind
 from dunnage.settle.fleets import FleetSettlement
@@ -156,7 +156,7 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
         ],
     }
     if task.served:
-        curves, running, zones = Curves.of(task, fleets_around(fleet)), Running.of(task, fleet), _drawn_zones(task)
+        curves, running, zones = Curves.of(task, fleets_around(fleet)), Running.of(task, fleet), _main_zones(task)
         content |= {
             "curves": [
                 curve_picture(task.ground.zones[zone], {"release": (curves.points[zone], fleet[zone])}, task.max_wait)
@@ -187,15 +187,9 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
     if not plan.external:  # the days are sampled again from the release, the same as for the plan
         released = planned_task(release, true.ground, plan)
     else:
-        released = released_task(
-            release,
-            true.ground,
-            max_wait=true.max_wait,
-            expansions=EXPANSIONS,
-            service=true.service,
-            dates=dates_of_plan(release.universe, plan),
-            parking=settlement.served.parking,
-        )
+        wait, service, dates = true.max_wait, true.service, dates_of_plan(release.universe, plan)
+        model = FleetModel(name="", max_wait_seconds=wait, expansions=EXPANSIONS, seed=0, service=service, dates=dates)
+        released = released_task(release, true.ground, model, parking=settlement.served.parking)
     rides = [np.average(task.legs, axis=0, weights=task.weights) for task in (released, true)]
     rows = [
         [
@@ -243,7 +237,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
             "release": (Curves.around(released, [planned]), planned),
             "truth": (Curves.around(true, [planned if needed is None else needed, planned]), needed),
         }
-        zones, pictures = _drawn_zones(true if true.served else released), []
+        zones, pictures = _main_zones(true if true.served else released), []
         for zone in zones:
             of_zone = {
                 side: (own.points[zone], None if chosen is None else chosen[zone])
@@ -283,8 +277,7 @@ def _fleet_page(
     return render("fleet.html", {**parts, **content})
 
 
-def _drawn_zones(task: FleetTask) -> list[int]:
-    """Return the zones with a picture of waits, in the order of the city."""
+def _main_zones(task: FleetTask) -> list[int]:
     rides = task.weights @ task.legs
     return sorted(sorted(task.served, key=lambda zone: -rides[zone])[:MAX_CURVES])
 
@@ -424,7 +417,6 @@ def modes_picture(released: Mapping[str, float], true: Mapping[str, float] | Non
 
 
 def _flow_maps(city: City, tasks: Mapping[str, FleetTask]) -> list[draw.Picture]:
-    """Draw a map of flows for each side, all in one scale."""
     flows = {}
     for side, task in tasks.items():
         origin, destination = (

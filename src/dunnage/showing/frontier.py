@@ -83,7 +83,9 @@ def frontier_page(frontier: Frontier) -> str:
         "legend": [(as_key(picture), words) for picture, words in legend_of(frontier, plot)],
         "crossed": any(why_aside(point, frontier) for point in frontier.points),
         "mechanisms": [(name, as_key(mark(look))) for name, look in looks.items()],
-        "chart": chart(plot.base + LOWER, drawn(frontier, plot), label=summary_of(frontier), kind="frontier-chart"),
+        "chart": chart(
+            plot.base + LOWER, plot_parts(frontier, plot), label=summary_of(frontier), kind="frontier-chart"
+        ),
         "shown": shown,
         "word": choice_word(frontier),
         "ask": ask,
@@ -138,22 +140,30 @@ def why_aside(point: Point, frontier: Frontier) -> str:
     """Say why a point is crossed out and left out of the line; empty if it can be recommended."""
     if point.name == frontier.choice:
         return ""
-    if point.basis == "void":
-        return "promises nothing"
-    if point.useless:
-        return "no better than nothing"
-    if point.mended:
-        return "overloads trucks"
-    if frontier.limit.max_risk is not None:  # which may allow even the following
-        return ""
-    return "hardly protects" if point.weak else "risk not known" if point.vague else ""
+    limited = frontier.limit.max_risk is not None  # which may allow even the last two
+    reasons = {
+        "promises nothing": point.basis == "void",
+        "no better than nothing": point.useless,
+        "overloads trucks": point.mended,
+        "hardly protects": point.weak and not limited,
+        "risk not known": point.vague and not limited,
+    }
+    return next((why for why, holds in reasons.items() if holds), "")
 
 
 def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
     risk = measure_text(point.risk)
     if 0 < point.risk.value < _MAX_CHANCE_FOR_ODDS:
         risk += f", about 1 in {number_text(float(f'{1 / point.risk.value:.2g}'))}"
-    facts = [
+    shares = {name for name in point.figures if name in SHARES or name.startswith("error of ")}
+    figures = {name: (share_text if name in shares else number_text)(value) for name, value in point.figures.items()}
+    notes = (
+        (point.weak, "hardly protects", "recommended only if your limit on the risk allows it"),
+        (point.vague, "risk not known", "its interval is so wide that it says nothing"),
+        (point.mended, "not recommended", "its plan overloads many trucks"),
+        (point.useless, "useless", "it is no better than publishing nothing"),
+    )
+    return [
         ("mechanism", point.mechanism),
         *((_plain(name), _value_text(value)) for name, value in point.parameters.items()),
         *((f"plan {_plain(name)}", _value_text(value)) for name, value in point.plan.items()),
@@ -163,21 +173,9 @@ def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
         ("basis", point.basis),
         ("measured on", f"{frontier.measured_on(point)}, {'once' if point.draws == 1 else f'{point.draws} times'}"),
         ("beaten by another", "yes" if point.dominated else "no"),
-        *((_plain(name), _figure_text(name, value)) for name, value in point.figures.items()),
+        *((_plain(name), text) for name, text in figures.items()),
+        *((name, text) for holds, name, text in notes if holds),
     ]
-    if point.weak:
-        facts.append(("hardly protects", "recommended only if your limit on the risk allows it"))
-    if point.vague:
-        facts.append(("risk not known", "its interval is so wide that it says nothing"))
-    if point.mended:
-        facts.append(("not recommended", "its plan overloads many trucks"))
-    if point.useless:
-        facts.append(("useless", "it is no better than publishing nothing"))
-    return facts
-
-
-def _figure_text(name: str, value: float) -> str:
-    return share_text(value) if name in SHARES or name.startswith("error of ") else number_text(value)
 
 
 def _plain(name: str) -> str:
@@ -279,10 +277,8 @@ class Axis:
     def of(
         cls, measures: Sequence[tuple[Measure, bool]], others: Iterable[float], *, may_be_log: bool, far: float = _FAR
     ) -> Axis:
-        """Fit an axis to other values and to measures, each with whether its point is on the frontier.
-
-        Points that are beaten may be far away; the even scale places them at its end.
-        """
+        """Fit an axis to other values and to measures, each with whether its point is on the frontier."""
+        # Points that are beaten may be far away; the even scale places them at its end.
         needed = [*others, *(end for measure, best in measures if best for end in (measure.lower, measure.upper))]
         cut = far * max(needed, default=0.0) or math.inf
         values = [measure.value for measure, _ in measures]
@@ -338,8 +334,8 @@ class Plot:
         limit, points = frontier.limit, frontier.points
         best = [not point.dominated and not why_aside(point, frontier) for point in points]
         costs, risks = [point.cost for point in points], [point.risk for point in points]
-        also = [0.0, *([limit.max_cost] if limit.max_cost is not None else [])]
-        also_risk = [frontier.risk_of_chance, *([limit.max_risk] if limit.max_risk is not None else [])]
+        also = [0.0, *(end for end in (limit.max_cost,) if end is not None)]
+        also_risk = [frontier.risk_of_chance, *(end for end in (limit.max_risk,) if end is not None)]
         return cls(
             cost=Axis.of([*zip(costs, best, strict=True)], also, may_be_log=False),
             risk=Axis.of([*zip(risks, best, strict=True)], also_risk, may_be_log=True, far=_FAR_RISK),
@@ -381,7 +377,6 @@ _FIRST_LOOKS = [
 
 
 def looks_of(points: Iterable[Point]) -> dict[str, int]:
-    """Give each mechanism the number of its colour and shape."""
     names = list(dict.fromkeys(point.mechanism for point in points))
     looks = {name: _FIRST_LOOKS.index(name) for name in names if name in _FIRST_LOOKS}
     for name in names:
@@ -402,7 +397,6 @@ def _mark_of(point: Point, frontier: Frontier, looks: Mapping[str, int], mixed: 
 
 
 def as_key(picture: Svg) -> Svg:
-    """Fit a small picture into a line of text."""
     return tag("svg", picture, class_="mark-key", viewBox="-8 -8 16 16", aria_hidden="true")
 
 
@@ -430,7 +424,7 @@ def frontier_figure(frontier: Frontier, *, height: float = FIGURE_HEIGHT) -> Svg
         for column, (picture, words) in enumerate(line):
             text, down = tag("text", words, x=13, y=4), 7 + row_height * row
             rows.append(tag("svg", picture, text, class_="spread", x=f"{50 * column}%", y=down))
-    parts = [tag("svg", *rows, class_="spread", x=-32, y=0, width="100%"), *drawn(frontier, plot)]
+    parts = [tag("svg", *rows, class_="spread", x=-32, y=0, width="100%"), *plot_parts(frontier, plot)]
     return chart(plot.base + LOWER, parts, label=summary_of(frontier), kind="frontier-figure")
 
 
@@ -478,11 +472,19 @@ def _has_chance(frontier: Frontier, plot: Plot) -> bool:
     return frontier.risk_of_chance > max(plot.risk.low, 0.0)
 
 
-def drawn(frontier: Frontier, plot: Plot) -> list[Svg]:
+def plot_parts(frontier: Frontier, plot: Plot) -> list[Svg]:
     """Draw axes, limits, the line of the best points, intervals, marks and the choice, in this order."""
     mixed, looks = is_mixed(frontier), looks_of(frontier.points)
     order = sorted(range(len(frontier.points)), key=lambda place: not frontier.points[place].dominated)
     marks = [_mark_part(plot, place, frontier, looks, mixed) for place in order]
+    # Join the best points by steps: no measured policy has both a lower cost and a lower risk than the line.
+    best, stairs = [p for p in frontier.points if not p.dominated and not why_aside(p, frontier)], []
+    for kind in (DATA, SAMPLE, GENERATED):
+        pairs = {(point.cost.value, point.risk.value) for point in best if point.measured_on == kind}
+        for (cost, risk), (next_cost, next_risk) in pairwise(sorted(pairs, key=lambda pair: (pair[0], -pair[1]))):
+            across = {"x1": cost, "x2": next_cost, "y1": risk, "y2": risk}
+            down = {"x1": next_cost, "x2": next_cost, "y1": risk, "y2": next_risk}
+            stairs += [plot.part("line", at=at, class_=f"stair {kind}") for at in (across, down)]
     return [
         tag("text", f"{frontier.risk_name}, lower is safer", class_="name", x="-40", y=plot.top - 16),
         tag("text", frontier.cost_unit, class_="name", x="100%", y=plot.base + 36, text_anchor="end"),
@@ -490,7 +492,7 @@ def drawn(frontier: Frontier, plot: Plot) -> list[Svg]:
         *[_ticks("y", plot, plot.risk, log) for log in ((False, True) if plot.moving else (plot.risk.log,))],
         tag("line", class_="axis", x1="0", x2="100%", y1=plot.base, y2=plot.base),
         *_limits(frontier, plot),
-        *_stairs([point for point in frontier.points if not why_aside(point, frontier)], plot),
+        *stairs,
         tag("g", *marks, class_="policies") if marks else Svg(""),
         *_choice(frontier, plot),
     ]
@@ -526,21 +528,6 @@ def _limits(frontier: Frontier, plot: Plot) -> list[Svg]:
     return parts
 
 
-def _stairs(points: Sequence[Point], plot: Plot) -> list[Svg]:
-    """Join the best points by steps: no measured policy has both a lower cost and a lower risk than the line."""
-    parts = []
-    for kind in (DATA, SAMPLE, GENERATED):
-        best = sorted(
-            {(p.cost.value, p.risk.value) for p in points if not p.dominated and p.measured_on == kind},
-            key=lambda pair: (pair[0], -pair[1]),
-        )
-        for (cost, risk), (next_cost, next_risk) in pairwise(best):
-            across = {"x1": cost, "x2": next_cost, "y1": risk, "y2": risk}
-            down = {"x1": next_cost, "x2": next_cost, "y1": risk, "y2": next_risk}
-            parts += [plot.part("line", at=at, class_=f"stair {kind}") for at in (across, down)]
-    return parts
-
-
 def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, int], mixed: bool) -> Svg:
     point = frontier.points[place]
     look, why, cost, risk = looks[point.mechanism], why_aside(point, frontier), point.cost, point.risk
@@ -551,10 +538,8 @@ def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, i
     if risk.lower < risk.upper:
         upwards = {"x1": cost.value, "x2": cost.value, "y1": risk.lower, "y2": risk.upper}
         whiskers.append(plot.part("line", at=upwards, class_="whisker"))
-    inside = [
-        *([tag("circle", class_="hit", r=12)] if plot.moving else []),
-        _mark_of(point, frontier, looks, mixed),
-    ]
+    hit = [tag("circle", class_="hit", r=12)] if plot.moving else []
+    inside = [*hit, _mark_of(point, frontier, looks, mixed)]
     for name, axis, value in (("x", plot.cost, cost.value), ("y", plot.risk, risk.value)):
         if axis.is_beyond(value):
             inside.append(tag("path", class_=f"mark beyond beyond-{name}", d=BEYOND))

@@ -238,14 +238,14 @@ def _spread(number: int, max_number: int) -> IntArray:
 
 def _interval_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture:
     """Draw each class: its range as a bar, its true values as dots, its mean as a tick."""
-    drawn, notes = _drawn_classes(ranges)
-    true = story.truth[np.concatenate([ranges.members[index] for index in drawn])]
-    low = min(float(ranges.lower[drawn].min()), float(true.min()))
-    high = max(float(ranges.upper[drawn].max()), float(true.max()))
+    chosen, notes = _chosen_classes(ranges)
+    true = story.truth[np.concatenate([ranges.members[index] for index in chosen])]
+    low = min(float(ranges.lower[chosen].min()), float(true.min()))
+    high = max(float(ranges.upper[chosen].max()), float(true.max()))
     scale = draw.Scale(*draw.span(low, high))
     parts: list[draw.Svg] = []
     y, stratum = 4.0, ""
-    for index in drawn.tolist():
+    for index in chosen.tolist():
         if ranges.stratum[index] != stratum:
             stratum = ranges.stratum[index]
             y += 20
@@ -286,20 +286,20 @@ def _interval_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture:
     return draw.Picture(title="", svg=svg, caption=caption, note=" ".join(notes))
 
 
-def _drawn_classes(ranges: _Ranges) -> tuple[IntArray, list[str]]:
+def _chosen_classes(ranges: _Ranges) -> tuple[IntArray, list[str]]:
     """Choose the classes to draw: all, some across the whole span, or neighbours if there are very many."""
     number = len(ranges.lower)
     if number <= MAX_CLASSES_DRAWN:
         return np.arange(number), []
     if number <= MAX_CLASSES_THINNED:
-        drawn = _spread(number, MAX_CLASSES_DRAWN)
-        return drawn, [f"The picture shows {len(drawn):,} of {_count(number, 'class')}, evenly spread."]
+        chosen = _spread(number, MAX_CLASSES_DRAWN)
+        return chosen, [f"The picture shows {len(chosen):,} of {_count(number, 'class')}, evenly spread."]
     largest, _ = Counter(ranges.stratum).most_common(1)[0]
     classes = np.array([index for index, name in enumerate(ranges.stratum) if name == largest])
     start = max(0, (len(classes) - NEIGHBOURS_DRAWN_OF_MORE) // 2)
-    drawn = classes[start : start + NEIGHBOURS_DRAWN_OF_MORE]
+    chosen = classes[start : start + NEIGHBOURS_DRAWN_OF_MORE]
     where = f" of {largest}" if largest else ""
-    return drawn, [f"The picture shows {len(drawn):,} of {number:,} classes: neighbours from the middle{where}."]
+    return chosen, [f"The picture shows {len(chosen):,} of {number:,} classes: neighbours from the middle{where}."]
 
 
 def _size_picture(story: LoadsStory, ranges: _Ranges) -> draw.Picture | None:
@@ -350,8 +350,8 @@ def _load_pictures(story: LoadsStory) -> list[draw.Picture]:
 def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: draw.Scale) -> draw.Picture:
     """Draw each truck as a bar up to its load, with a line between packages."""
     loads, capacity = _loads(bins), story.capacity
-    drawn = min(len(bins), round(x.high))
-    order = np.argsort(-loads, kind="stable")[:drawn].tolist()
+    num_shown = min(len(bins), round(x.high))
+    order = np.argsort(-loads, kind="stable")[:num_shown].tolist()
     stacked = sum(len(bins[i]) for i in order) <= MAX_PARTS_DRAWN
     gap = 0.0 if x.high > MAX_BINS_WITH_GAPS else 0.09
     stacks, cuts = [], []
@@ -365,7 +365,7 @@ def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: d
         stacks.append(draw.StackedColumn(left, right, [("bar over" if over else "bar", load)], tip))
         for cut in np.cumsum(sorted(bins[i], reverse=True))[:-1].tolist() if stacked else []:
             cuts += draw.joined([(x.at(left), y.at(cut)), (x.at(right), y.at(cut))], "cut")
-    labels = [(x.across(number - 0.5), f"{number:,}") for number in sorted({1, drawn})]
+    labels = [(x.across(number - 0.5), f"{number:,}") for number in sorted({1, num_shown})]
     marks = draw.level(y, capacity, f"capacity {story.amount(capacity)}")
     if num_over := len(story.excess(bins)):
         marks.append(draw.tag("text", f"▲ {num_over:,} overloaded", class_="halo warn", x="0", y=28))
@@ -381,5 +381,5 @@ def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: d
         more=[*cuts, *marks],
         label=f"{title}: {caption}",
     )
-    note = f"The picture shows the {drawn:,} fullest of {len(bins):,} trucks." if drawn < len(bins) else ""
+    note = f"The picture shows the {num_shown:,} fullest of {len(bins):,} trucks." if num_shown < len(bins) else ""
     return draw.Picture(title=title, svg=svg, caption=caption, note=note)

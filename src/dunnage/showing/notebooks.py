@@ -9,7 +9,6 @@ import os
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from importlib import resources
 from pathlib import Path
 
@@ -33,8 +32,6 @@ _KEYS = {"load": "bar"}  # style in a figure of an entry of a legend, where it d
 
 @dataclass(frozen=True, repr=False)
 class Drawing:
-    """Pictures that stand by themselves."""
-
     pictures: Sequence[draw.Picture]
 
     def __repr__(self) -> str:
@@ -55,8 +52,14 @@ class Drawing:
                 parts.append(draw.tag("text", words, x=x + 22, y=y + 21))
                 x += 40 + 6.5 * len(words)
             y += 34 if one.legend else 12
-            height = _height(one.svg)
-            place: dict[str, float | str] = {"x": _LEFT, "y": y, "width": WIDTH - _LEFT - 20, "height": height}
+            # The height of a figure: stated, or by the proportions of its view.
+            head, room = one.svg[: one.svg.index(">")], WIDTH - _LEFT - 20
+            if 'viewBox="' in head:
+                _, _, wide, high = map(float, head.split('viewBox="')[1].split('"')[0].split())
+                height = room * high / wide
+            else:
+                height = float(head.split('height="')[1].split('"')[0])
+            place: dict[str, float | str] = {"x": _LEFT, "y": y, "width": room, "height": height}
             parts.append(draw.tag("svg", one.svg, overflow="visible", **place))
             y += height + 24
             for line in textwrap.wrap(str(one.caption), _LETTERS):
@@ -79,7 +82,6 @@ class Drawing:
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the pictures as an SVG file."""
         file = Path(path)
         if file.suffix != ".svg":
             raise ParameterError(f"pictures are written as SVG. Got {file.name!r}. Choose a name that ends with .svg.")
@@ -87,63 +89,39 @@ class Drawing:
         return file
 
 
-def _height(svg: str) -> float:
-    """Return the height of a figure: stated, or by the proportions of its view."""
-    head = svg[: svg.index(">")]
-    if 'viewBox="' in head:
-        _, _, wide, high = map(float, head.split('viewBox="')[1].split('"')[0].split())
-        return (WIDTH - _LEFT - 20) * high / wide
-    return float(head.split('height="')[1].split('"')[0])
-
-
 # What is drawn
 
 
-@singledispatch
 def drawing_of(thing: object) -> Drawing:
-    raise ParameterError(f"there is no picture of {type(thing).__name__}.")
+    match thing:
+        case Release() if thing.kind == ESTIMATES:
+            return Drawing(estimate_pictures(thing))
+        case Release():
+            return Drawing([_windows_picture(thing) if thing.kind == COUNTS else _sizes_picture(thing)])
+        case Plan():
+            from dunnage.showing.packing import counts_picture
 
-
-@drawing_of.register
-def _(release: Release) -> Drawing:
-    if release.kind == ESTIMATES:
-        return Drawing(estimate_pictures(release))
-    if release.kind == COUNTS:
-        return Drawing([_windows_picture(release)])
-    return Drawing([_sizes_picture(release)])
-
-
-@drawing_of.register
-def _(plan: Plan) -> Drawing:
-    from dunnage.showing.packing import counts_picture
-
-    return Drawing([counts_picture(plan)])
-
-
-@drawing_of.register
-def _(plan: FleetPlan) -> Drawing:
-    most = max([1, *plan.shuttles])
-    rows = [(f"{zone}: {several(num, 'shuttle')}", [[("bar", float(num))]]) for zone, num in _by_zone(plan)]
-    caption = f"{several(int(plan.objective), 'shuttle')} in {several(len(plan.zones), 'zone')}."
-    svg = draw.bars(draw.Scale(0.0, 1.05 * most), rows, label=caption, axis="shuttles")
-    return Drawing([draw.Picture(title="Shuttles by zone", svg=svg, caption=caption)])
-
-
-@drawing_of.register
-def _(audit: Audit) -> Drawing:
-    rows = [
-        (f"{item.risk}: {percent(item.severity or 0.0)} ({item.name})", [[("bar", item.severity or 0.0)]])
-        for item in audit.risks[: max(audit.num_leading, 1)]
-    ]
-    caption = f"The worst finding of each risk, from 0 % (no better than without the release) to 100 %. {audit.says}"
-    svg = draw.bars(draw.Scale(0.0, 1.0), rows, label=caption, axis="risk", shares=True)
-    return Drawing([draw.Picture(title=f"Risks of {audit.dataset}", svg=svg, caption=caption)])
-
-
-@drawing_of.register
-def _(frontier: Frontier) -> Drawing:
-    title = f"Frontier of {frontier.dataset}"
-    return Drawing([draw.Picture(title=title, svg=frontier_figure(frontier), caption=summary_of(frontier))])
+            return Drawing([counts_picture(thing)])
+        case FleetPlan():
+            title, scale, axis = "Shuttles by zone", draw.Scale(0.0, 1.05 * max([1, *thing.shuttles])), "shuttles"
+            rows = [(f"{zone}: {several(num, 'shuttle')}", [[("bar", float(num))]]) for zone, num in _by_zone(thing)]
+            caption = f"{several(int(thing.objective), 'shuttle')} in {several(len(thing.zones), 'zone')}."
+        case Audit():
+            title, scale, axis = f"Risks of {thing.dataset}", draw.Scale(0.0, 1.0), "risk"
+            rows = [
+                (f"{item.risk}: {percent(item.severity or 0.0)} ({item.name})", [[("bar", item.severity or 0.0)]])
+                for item in thing.risks[: max(thing.num_leading, 1)]
+            ]
+            caption = (
+                f"The worst finding of each risk, from 0 % (no better than without the release) to 100 %. {thing.says}"
+            )
+        case Frontier():
+            title = f"Frontier of {thing.dataset}"
+            return Drawing([draw.Picture(title=title, svg=frontier_figure(thing), caption=summary_of(thing))])
+        case _:
+            raise ParameterError(f"there is no picture of {type(thing).__name__}.")
+    svg = draw.bars(scale, rows, label=caption, axis=axis, shares=axis == "risk")
+    return Drawing([draw.Picture(title=title, svg=svg, caption=caption)])
 
 
 def _by_zone(plan: FleetPlan) -> Iterable[tuple[str, int]]:
@@ -200,72 +178,51 @@ def _windows_picture(release: Release) -> draw.Picture:
 # Summaries
 
 
-@singledispatch
 def summary_html(thing: object) -> str:
-    return f"<pre>{html.escape(repr(thing))}</pre>"
-
-
-@summary_html.register
-def _(release: Release) -> str:
-    certificate = release.certificate
-    terms = ", ".join(f"{name} {value}" for name, value in certificate.guarantee.to_dict().items())
-    facts = [
-        ("Promises", f"{terms}; basis {certificate.basis}"),
-        ("Mechanism", certificate.mechanism_name),
-        ("Rows", f"{len(release):,}"),
-    ]
-    head = release.data.slice(0, MAX_ROWS)
-    rows = zip(*(column.to_pylist() for column in head.columns), strict=True)
-    return _titled(f"Release of {certificate.dataset}", facts) + _table(head.column_names, rows)
-
-
-@summary_html.register
-def _(plan: Plan) -> str:
-    facts = [("Trucks", f"{plan.num_bins:,}, at least {plan.bound:g} needed: {plan.status}")]
-    facts.append(("Model", plan.model.name))
-    if plan.truck_linkage is not None:
-        linkage = plan.truck_linkage
-        facts.append(("Truck linkage", f"{percent(linkage.mean)} on average, {percent(linkage.worst)} at worst"))
-    return _titled("Packing plan", facts)
-
-
-@summary_html.register
-def _(plan: FleetPlan) -> str:
-    facts = [("Shuttles", f"{plan.objective:g}, at least {plan.bound:g} needed")]
-    if plan.operation is not None:
-        facts.append(("Mean wait", f"{plan.operation.wait_seconds.mean:.0f} s"))
-    rows = [(zone, f"{num:,}") for zone, num in _by_zone(plan)]
-    return _titled("Shuttle fleet", facts) + _table(["zone", "shuttles"], rows)
-
-
-@summary_html.register
-def _(audit: Audit) -> str:
-    facts = [("", audit.says)]
-    if audit.clearance is not None:
-        facts.append(("Verdict", audit.clearance.headline))
-    leading = [
-        (item.risk or "", percent(item.severity or 0.0), item.name, item.sentence)
-        for item in audit.risks[: audit.num_leading]
-    ]
-    costs = [("cost", item.text(item.value), item.name, item.sentence) for item in audit.findings if item.risk is None]
-    return _titled(f"Audit of {audit.dataset}", facts) + _table(["", "", "finding", ""], [*leading, *costs[:MAX_ROWS]])
-
-
-@summary_html.register
-def _(frontier: Frontier) -> str:
-    facts = [("", summary_of(frontier))]
-    best = [point for point in frontier.points if not point.dominated]
-    rows = [(point.name, share_text(point.cost.value), share_text(point.risk.value), point.basis) for point in best]
-    image = base64.b64encode(drawing_of(frontier).svg().encode()).decode() if frontier.points else ""
-    words = html.escape(summary_of(frontier))
-    picture = f'<img alt="{words}" src="data:image/svg+xml;base64,{image}">' if image else ""
-    titles = ["policy", frontier.cost_unit, frontier.risk_name, "basis"]
-    return _titled(f"Frontier of {frontier.dataset}", facts) + picture + _table(titles, rows)
-
-
-def _titled(title: str, facts: Iterable[tuple[str, object]]) -> str:
+    rest = ""
+    match thing:
+        case Release(certificate=certificate):
+            terms = ", ".join(f"{name} {value}" for name, value in certificate.guarantee.to_dict().items())
+            title, facts = f"Release of {certificate.dataset}", [("Promises", f"{terms}; basis {certificate.basis}")]
+            facts += [("Mechanism", certificate.mechanism_name), ("Rows", f"{len(thing):,}")]
+            head = thing.data.slice(0, MAX_ROWS)
+            rest = _table(head.column_names, zip(*(column.to_pylist() for column in head.columns), strict=True))
+        case Plan(truck_linkage=linkage):
+            needed = f"{thing.num_bins:,}, at least {thing.bound:g} needed: {thing.status}"
+            title, facts = "Packing plan", [("Trucks", needed), ("Model", thing.model.name)]
+            if linkage is not None:
+                words = f"{percent(linkage.mean)} on average, {percent(linkage.worst)} at worst"
+                facts.append(("Truck linkage", words))
+        case FleetPlan():
+            title, facts = "Shuttle fleet", [("Shuttles", f"{thing.objective:g}, at least {thing.bound:g} needed")]
+            if thing.operation is not None:
+                facts.append(("Mean wait", f"{thing.operation.wait_seconds.mean:.0f} s"))
+            rest = _table(["zone", "shuttles"], [(zone, f"{num:,}") for zone, num in _by_zone(thing)])
+        case Audit():
+            title, facts = f"Audit of {thing.dataset}", [("", thing.says)]
+            if thing.clearance is not None:
+                facts.append(("Verdict", thing.clearance.headline))
+            leading = [
+                (item.risk or "", percent(item.severity or 0.0), item.name, item.sentence)
+                for item in thing.risks[: thing.num_leading]
+            ]
+            costs = [item for item in thing.findings if item.risk is None][:MAX_ROWS]
+            priced = [("cost", item.text(item.value), item.name, item.sentence) for item in costs]
+            rest = _table(["", "", "finding", ""], [*leading, *priced])
+        case Frontier():
+            title, words = f"Frontier of {thing.dataset}", summary_of(thing)
+            facts, best = [("", words)], [point for point in thing.points if not point.dominated]
+            if thing.points:
+                image = base64.b64encode(drawing_of(thing).svg().encode()).decode()
+                rest = f'<img alt="{html.escape(words)}" src="data:image/svg+xml;base64,{image}">'
+            rest += _table(
+                ["policy", thing.cost_unit, thing.risk_name, "basis"],
+                [(one.name, share_text(one.cost.value), share_text(one.risk.value), one.basis) for one in best],
+            )
+        case _:
+            return f"<pre>{html.escape(repr(thing))}</pre>"
     lines = "<br>".join(f"{f'{html.escape(name)}: ' if name else ''}{html.escape(str(value))}" for name, value in facts)
-    return f"<p><strong>{html.escape(title)}</strong><br>{lines}</p>"
+    return f"<p><strong>{html.escape(title)}</strong><br>{lines}</p>{rest}"
 
 
 def _table(titles: Iterable[str], rows: Iterable[Sequence[object]]) -> str:

@@ -7,6 +7,7 @@ often the truck of a class can be named.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +26,6 @@ MAX_CLASSES = 12  # classes that are listed by their linkage
 _BASE, _TOP, _STEP = 190.0, 30.0, 5  # of pictures, in pixels; width of a bar of a histogram, in per cent
 
 
-class _Bounds(NamedTuple):
-    """Between what the load of each truck lies, by quantity, as far as the release shows. Shape: quantities, trucks."""
-
-    low: FloatArray
-    high: FloatArray
-
-
 class _Content(NamedTuple):
     """What the trucks take: one line for each truck and class."""
 
@@ -44,23 +38,27 @@ class _Content(NamedTuple):
 def plan_page(plan: Plan, release: Release) -> str:
     """Write the page of a packing plan. It needs only what the planner has, so it is public."""
     content = _content(plan, release)
-    bounds = _bounds(plan, release, content)
+    least, most = _bounds(plan, release, content)  # between what the load of each truck lies, by quantity
     capacities = np.array([plan.capacity_of_bins(name) for name in plan.quantities])
     record, linkage = release.certificate.guarantee.protects, plan.truck_linkage
-    low, high = bounds.low / capacities, bounds.high / capacities
+    low, high = least / capacities, most / capacities
     sizes = np.bincount(content.bin, weights=content.num, minlength=plan.num_bins).astype(np.int64)
     kinds = np.bincount(content.bin, minlength=plan.num_bins)
-    labels = _labels_of_bins(plan, release, content)
+    labels: list[str] = []  # the value of the column that splits the plan, for each truck; empty if there is none
+    if plan.by is not None and plan.by in release.data.column_names:
+        values, labels = release.data.column(plan.by).to_pylist(), [""] * plan.num_bins
+        for number, row in zip(content.bin.tolist(), content.row.tolist(), strict=True):
+            labels[number] = str(values[row])
     rows = []
     for number in range(plan.num_bins):
         loads = [
-            f"{_between(bounds.low[place, number], bounds.high[place, number])} {unit}".strip()
+            f"{_between(least[place, number], most[place, number])} {unit}".strip()
             for place, unit in enumerate(plan.quantities.values())
         ]
         fullest = float(high[:, number].max())
         cells = [*([labels[number]] if labels else []), *([plan.truck_of_bin[number]] if len(plan.trucks) > 1 else [])]
         rows.append([f"{number}", *cells, f"{sizes[number]:,}", f"{kinds[number]:,}", *loads, percent(fullest)])
-    heads = ["Truck", *([plan.by] if labels else []), *(["Kind"] if len(plan.trucks) > 1 else [])]
+    heads = ["Truck", *([plan.by or ""] if labels else []), *(["Kind"] if len(plan.trucks) > 1 else [])]
     heads += [f"{record}s".capitalize(), "Classes", *(f"Load ({name})" for name in plan.quantities), "Filled at most"]
     figures = [
         draw.Figure("Trucks", f"{plan.num_bins:,}", _proof(plan)),
@@ -74,26 +72,13 @@ def plan_page(plan: Plan, release: Release) -> str:
         sure = plan.certified.at_least >= 1
         chance = "certain" if sure else percent(plan.certified.at_least)
         figures.append(draw.Figure("Everything fits", chance, "by the release" if sure else "probability, at least"))
-    return draw.render(
-        "packing.html",
-        {
-            "plan": plan,
-            "certificate": release.certificate,
-            "settlement": None,
-            "record": record,
-            "figures": figures,
-            "fills": [
-                _fill_picture(name, low[place], high[place], over=high[place] > 1 + draw.SLACK, public=True)
-                for place, name in enumerate(plan.quantities)
-            ],
-            "linkage": _linkage_picture(plan, release, record) if plan.bin_of_row is not None else None,
-            "classes": _linked_classes(plan, release, content, record),
-            "heads": heads,
-            "rows": rows[:MAX_LISTED],
-            "open": len(rows) <= MAX_OPEN,
-            "not_listed": max(0, len(rows) - MAX_LISTED),
-        },
-    )
+    fills = [
+        _fill_picture(name, low[place], high[place], over=high[place] > 1 + draw.SLACK, public=True)
+        for place, name in enumerate(plan.quantities)
+    ]
+    pictured = _linkage_picture(plan, release, record) if plan.bin_of_row is not None else None
+    classes = _linked_classes(plan, release, content, record)
+    return _page(plan, release, figures, fills, heads, rows, linkage=pictured, classes=classes)
 
 
 def settlement_page(settlement: Settlement, release: Release) -> str:
@@ -103,10 +88,12 @@ def settlement_page(settlement: Settlement, release: Release) -> str:
     over = {item.bin for item in settlement.overloaded}
     shares = settlement.loads / settlement.capacities
     final = settlement.final_loads / settlement.final_capacities
+    repaired = "no repair was needed" if settlement.plan_feasible else "no repair was requested"
+    repaired = repaired if repair is None else "after repair"
     figures = [
         draw.Figure("Trucks", f"{len(settlement.truck_of_bin):,}", f"{plan.num_bins:,} planned"),
         draw.Figure("Overloaded", f"{len(over):,}", "by the plan, before any repair"),
-        draw.Figure("In the end", "all fit" if settlement.feasible else "does not fit", _repair_words(settlement)),
+        draw.Figure("In the end", "all fit" if settlement.feasible else "does not fit", repaired),
         draw.Figure("Filled", percent(float(final.max(axis=1).mean())), "in truth, on average"),
     ]
     if settlement.truck_linkage is not None:
@@ -131,23 +118,31 @@ def settlement_page(settlement: Settlement, release: Release) -> str:
         ]
         for item in sorted(settlement.overloaded, key=lambda item: -item.load / item.capacity)
     ]
-    return draw.render(
-        "packing.html",
-        {
-            "plan": plan,
-            "certificate": release.certificate,
-            "settlement": settlement,
-            "record": record,
-            "figures": figures,
-            "fills": pictures,
-            "linkage": None,
-            "classes": [],
-            "heads": ["Truck", "Quantity", "True load", "Capacity", "Too much"],
-            "rows": rows[:MAX_LISTED],
-            "open": len(rows) <= MAX_OPEN,
-            "not_listed": max(0, len(rows) - MAX_LISTED),
-        },
-    )
+    heads = ["Truck", "Quantity", "True load", "Capacity", "Too much"]
+    return _page(plan, release, figures, pictures, heads, rows, settlement=settlement)
+
+
+def _page(
+    plan: Plan,
+    release: Release,
+    figures: Sequence[draw.Figure],
+    fills: Sequence[draw.Picture],
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    settlement: Settlement | None = None,
+    linkage: draw.Picture | None = None,
+    classes: Sequence[Sequence[str]] = (),
+) -> str:
+    content = {"plan": plan, "certificate": release.certificate, "settlement": settlement, "figures": figures}
+    content |= {
+        "record": release.certificate.guarantee.protects,
+        "linkage": linkage,
+        "classes": classes,
+        "fills": fills,
+    }
+    listed = {"heads": heads, "rows": rows[:MAX_LISTED], "not_listed": max(0, len(rows) - MAX_LISTED)}
+    return draw.render("packing.html", {**content, **listed, "open": len(rows) <= MAX_OPEN})
 
 
 # What is in the trucks
@@ -163,30 +158,15 @@ def _content(plan: Plan, release: Release) -> _Content:
     return _Content(pairs // num, pairs % num, counts, rows)
 
 
-def _bounds(plan: Plan, release: Release, content: _Content) -> _Bounds:
+def _bounds(plan: Plan, release: Release, content: _Content) -> FloatArray:
+    """Return the smallest and the largest possible loads. Shape: ends, quantities, trucks."""
     known = [release.uncertain(name) for name in plan.quantities]
-    sums = [
-        [np.bincount(content.bin, weights=content.num * end[content.row], minlength=plan.num_bins) for end in ends]
-        for ends in ((item.lower, item.upper) for item in known)
-    ]
+    bins, nums, rows = content.bin, content.num, content.row
     if plan.slots is None:  # rows of a group may differ, so each row counts by itself
-        bins = plan.assignment
-        sums = [
-            [np.bincount(bins, weights=end, minlength=plan.num_bins) for end in (item.lower, item.upper)]
-            for item in known
-        ]
-    return _Bounds(np.array([low for low, _ in sums]), np.array([high for _, high in sums]))
-
-
-def _labels_of_bins(plan: Plan, release: Release, content: _Content) -> list[str]:
-    """Return the value of the column that splits the plan, for each truck; empty if there is none."""
-    if plan.by is None or plan.by not in release.data.column_names:
-        return []
-    values = release.data.column(plan.by).to_pylist()
-    labels = [""] * plan.num_bins
-    for number, row in zip(content.bin.tolist(), content.row.tolist(), strict=True):
-        labels[number] = str(values[row])
-    return labels
+        bins, nums, rows = plan.assignment, np.ones(len(release), dtype=np.int64), np.arange(len(release))
+    ends = ([item.lower for item in known], [item.upper for item in known])
+    sums = [[np.bincount(bins, weights=nums * end[rows], minlength=plan.num_bins) for end in side] for side in ends]
+    return np.array(sums)
 
 
 # Pictures
@@ -244,13 +224,8 @@ def _histogram(values: FloatArray, title: str, what: str, label: str) -> draw.Sv
     counts = np.bincount(np.clip(values // _STEP, 0, top // _STEP - 1).astype(np.int64), minlength=top // _STEP)
     x, y = draw.Scale(0.0, float(top)), draw.Scale(0.0, 1.05 * max(1, int(counts.max())), _BASE, _TOP)
     stacks = [
-        draw.StackedColumn(
-            _STEP * place,
-            _STEP * (place + 1),
-            [("bar", float(count))],
-            f"{_STEP * place} to {_STEP * (place + 1)} %: {count:,} {what}",
-        )
-        for place, count in enumerate(counts.tolist())
+        draw.StackedColumn(low, low + _STEP, [("bar", float(count))], f"{low} to {low + _STEP} %: {count:,} {what}")
+        for low, count in zip(range(0, top, _STEP), counts.tolist(), strict=True)
     ]
     return draw.columns(x, y, stacks, y_title=what, whole=True, below=draw.x_axis(x, _BASE, title), label=label)
 
@@ -281,9 +256,17 @@ def _linked_classes(plan: Plan, release: Release, content: _Content, record: str
     row_of = np.zeros(len(sizes), dtype=np.int64)
     row_of[content.group] = content.row
     worst = np.lexsort((-sizes, -shares))[:MAX_CLASSES]
+    known = [(release.uncertain(name), unit) for name, unit in plan.quantities.items()]
+    named = [name for name, item in release.attributes.items() if item.role in ("public", "sensitive")]
+    columns = {name: release.data.column(name) for name in named if name in release.data.column_names}
+
+    def describe(row: int) -> str:
+        spans = (f"{of.name} {_between(of.lower[row], of.upper[row])}{NO_BREAK}{unit}".strip() for of, unit in known)
+        return ", ".join([*spans, *(f"{name} {column[row].as_py()}" for name, column in columns.items())])
+
     return [
         [
-            _description(release, plan, int(row_of[group])),
+            describe(int(row_of[group])),
             f"{int(sizes[group]):,} {record}{'' if sizes[group] == 1 else 's'}",
             f"{int(largest[group]):,} in truck {int(where[group])}",
             percent(float(shares[group])),
@@ -291,17 +274,6 @@ def _linked_classes(plan: Plan, release: Release, content: _Content, record: str
         for group in worst.tolist()
         if sizes[group]
     ]
-
-
-def _description(release: Release, plan: Plan, row: int) -> str:
-    parts = []
-    for name, unit in plan.quantities.items():
-        known = release.uncertain(name)
-        parts.append(f"{name} {_between(known.lower[row], known.upper[row])}{NO_BREAK}{unit}".strip())
-    for name, item in release.attributes.items():
-        if item.role in ("public", "sensitive") and name in release.data.column_names:
-            parts.append(f"{name} {release.data.column(name)[row].as_py()}")
-    return ", ".join(parts)
 
 
 # Words
@@ -315,15 +287,7 @@ def _between(low: float, high: float) -> str:
 def _proof(plan: Plan) -> str:
     if plan.external:
         return "made by another program"
+    cost = "" if plan.minimises == "trucks" else f"cost {plan.objective:g}, "
     if plan.status == "optimal":
-        return (
-            "no plan of this model takes fewer" if plan.minimises == "trucks" else f"cost {plan.objective:g}, optimal"
-        )
-    least = f"at least {plan.bound:g} needed"
-    return least if plan.minimises == "trucks" else f"cost {plan.objective:g}, {least}"
-
-
-def _repair_words(settlement: Settlement) -> str:
-    if settlement.repair is None:
-        return "no repair was needed" if settlement.plan_feasible else "no repair was requested"
-    return "after repair"
+        return f"{cost}optimal" if cost else "no plan of this model takes fewer"
+    return f"{cost}at least {plan.bound:g} needed"

@@ -160,7 +160,6 @@ def _bullets(items: Iterable[str]) -> list[str]:
 
 
 def interval_picture(release: Release, name: str) -> str:
-    """Draw the interval of each class across the public domain, one line per class."""
     if release.classes is None:
         return ""
     stated = release.attributes[name]
@@ -212,7 +211,6 @@ def label_list(release: Release) -> str:
 
 
 def _strata_of_classes(release: Release) -> list[str]:
-    """Return the public values of each class, to print after it."""
     public = [name for name, item in release.attributes.items() if item.role == "public"]
     num_classes = len(release.classes) if release.classes is not None else 0
     if not public:
@@ -250,19 +248,15 @@ def policy_text(policy: Policy) -> str:
         lines.append(f"Period        one {policy.period.length}{column}{written}")
     if policy.loading.columns:
         lines.append(f"Loading list  {', '.join(policy.loading.columns)}, besides identifiers; for the owner only")
-    return "\n".join([*lines, "", promise_text(promised), *_predicted_lines(policy)])
+    predicted: list[str] = []
+    if policy.schema.trip is not None and policy.expect.trips is not None:
+        from dunnage.usefulness import predict_usefulness  # it loads the kernels of counts
 
-
-def _predicted_lines(policy: Policy) -> list[str]:
-    """Show how useful the counts of a policy will be; nothing if that depends on the period."""
-    if policy.schema.trip is None or policy.expect.trips is None:
-        return []
-    from dunnage.usefulness import predict_usefulness  # it loads the kernels of counts
-
-    try:
-        return usefulness_lines(predict_usefulness(policy, mechanism_of(policy)))
-    except ParameterError:
-        return ["Predicted     by dunnage publish --dry-run, for one period"]
+        try:
+            predicted = usefulness_lines(predict_usefulness(policy, mechanism_of(policy)))
+        except ParameterError:
+            predicted = ["Predicted     by dunnage publish --dry-run, for one period"]
+    return "\n".join([*lines, "", promise_text(promised), *predicted])
 
 
 def usefulness_lines(usefulness: Usefulness | None) -> list[str]:
@@ -468,6 +462,17 @@ MAX_LISTED = 200  # columns, files or other items that are listed
 _OPENED_WITH = {".html": "a page. Open it in a browser", ".md": "text. Read it as it is"}
 # Files that stand for their folder.
 _MAIN_FILES = ("plan.json", "audit.json", "settlement.json", "frontier.json")
+_FOLDERS = {  # files that a folder of each kind contains
+    "a plan": ("plan.json",),
+    "an audit": ("audit.json",),
+    "a settlement": ("settlement.json",),
+    "a frontier": ("frontier.json",),
+    "a release": ("certificate.json",),
+    "a demo": ("report.html", "numbers.csv"),
+    "an unfinished frontier": ("points.jsonl",),
+    "a city": ("stops.csv",),
+    "a GTFS feed": ("stops.txt",),
+}
 _MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 FILE_KINDS = (
     "policy (.toml)",
@@ -483,7 +488,6 @@ FILE_KINDS = (
 
 
 def shown(path: str | os.PathLike[str], *, devices: int = DEFAULT_DEVICES, precision: Precision | None = None) -> Shown:
-    """Describe any file or folder that commands read or write."""
     place = Path(path)
     try:
         return _shown(place, devices, precision or Precision())
@@ -529,15 +533,56 @@ def _shown(path: Path, devices: int, precision: Precision) -> Shown:
 
 
 def _kinds() -> str:
-    folders = ", ".join(dict.fromkeys(what.split(" ", 1)[1] for what, _, _ in _FOLDERS))
+    folders = ", ".join(dict.fromkeys(what.split(" ", 1)[1] for what in _FOLDERS))
     return f"a folder ({folders}) or a file ({'; '.join(FILE_KINDS)})"
 
 
 def _shown_folder(path: Path, precision: Precision) -> Shown:
-    for _, markers, describe in _FOLDERS:
-        if all((path / marker).is_file() for marker in markers):
-            return _shown_release(path, precision) if describe is _shown_release else describe(path)
-    missing = ", ".join(f"{' and '.join(markers)} ({what})" for what, markers, _ in _FOLDERS)
+    kinds = (what for what, markers in _FOLDERS.items() if all((path / marker).is_file() for marker in markers))
+    match next(kinds, None):
+        case "a plan":
+            from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
+
+            plan: FleetPlan | Plan = FleetPlan.read(path) if told_fleet_plan(path) else Plan.read(path)
+            return plan.to_dict(), plan.summary()
+        case "an audit":
+            from dunnage.auditing.run import Audit
+
+            audit = Audit.read(path)
+            return audit.to_dict(), audit.summary()
+        case "a settlement":
+            from dunnage.settle.fleets import FleetSettlementDocument, read_settlement
+
+            settled = read_settlement(path)
+            private = "its lists show true packages; do not share them"
+            if isinstance(settled, FleetSettlementDocument):
+                private = "it shows true trips; do not share it"
+            return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {private}"
+        case "a frontier":
+            from dunnage.advising.frontier import Frontier
+
+            frontier = Frontier.read(path)
+            return frontier.to_dict(), f"{frontier.summary()}\n\nPage: {path / 'frontier.html'}"
+        case "a release":
+            return _shown_release(path, precision)
+        case "a demo":
+            stories = sorted(item.name for item in path.iterdir() if item.is_dir())[:20]
+            report, numbers = path / "report.html", path / "numbers.csv"
+            lines = [
+                f"Demo        {', '.join(stories) or 'no stories'}",
+                f"Page        {report} (open it in a browser; it shows true data)",
+                f"Numbers     {numbers}: every number on the page, with its file",
+            ]
+            facts = {"kind": "demo", "report": str(report), "numbers": str(numbers), "stories": stories}
+            return facts, "\n".join(lines)
+        case "an unfinished frontier":
+            what = "an unfinished frontier. Run the same dunnage advise command again to continue it"
+            return {"kind": "frontier begun", "folder": str(path)}, f"{path} is {what}."
+        case "a city":
+            return _shown_city(path)
+        case "a GTFS feed":
+            return _shown_feed(path)
+    missing = ", ".join(f"{' and '.join(markers)} ({what})" for what, markers in _FOLDERS.items())
     raise ParameterError(f"{path} is not a folder that dunnage show knows. It contains none of {missing}.")
 
 
@@ -563,7 +608,6 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
 
 
 def _shown_csv(path: Path) -> Shown:
-    """Describe a CSV file: a plan made elsewhere, trucks, the numbers of a demo, or else its columns."""
     policy, options = _policy_beside(path), None
     if policy is not None:
         with contextlib.suppress(OSError, DunnageError, *_MALFORMED):  # a policy may say nothing, or be unreadable
@@ -572,10 +616,8 @@ def _shown_csv(path: Path) -> Shown:
             keys = table.keys() & {"delimiter", "decimal", "encoding"}
             options = ReadOptions(**{name: table[name] for name in keys})
     names, sample, delimiter = _header(path, options)
-    for header, describe in _BY_HEADER.items():
-        if tuple(names[: len(header)]) == header:
-            _check_size(path, MAX_TABLE_BYTES)
-            return describe(path, names)
+    if listing := _shown_listing(path, names):
+        return listing
     if all(_NUMBER.fullmatch(name) or not name for name in names):
         raise InputError(str(path), ["has values in its first line, not names of columns. Add a header line."])
     how = f", read as [read] in {policy} says" if options else ""
@@ -647,7 +689,6 @@ def _columns(path: Path, kinds: Mapping[str, str], how: str = "") -> Shown:
 
 
 def _shown_parquet(path: Path) -> Shown:
-    """Describe the columns of a Parquet file; a key is refused."""
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError, ValueError, RecursionError):
@@ -657,62 +698,57 @@ def _shown_parquet(path: Path) -> Shown:
     return _columns(path, {item.name: _word(item.type) for item in schema})
 
 
-def _shown_assignment(path: Path, names: Sequence[str]) -> Shown:
-    from dunnage.planning.plan import read_assignment
+def _shown_listing(path: Path, names: list[str]) -> Shown | None:
+    """Describe a table by its header: a plan made elsewhere, trucks, or the numbers of a demo."""
+    match names:
+        case ["row", "bin", *_]:
+            from dunnage.planning.plan import read_assignment
 
-    bins = read_assignment(path)
-    num_bins = int(bins.max()) + 1
-    lines = [
-        f"Plan        {path}: {len(bins):,} rows in {num_bins:,} bins, made outside Dunnage",
-        "Next        dunnage apply PLAN DATA --policy P.toml --release RELEASE --capacity 500kg -o SETTLEMENT",
-    ]
-    return {"kind": "packing", "status": "external", "rows": len(bins), "bins": num_bins}, "\n".join(lines)
+            _check_size(path, MAX_TABLE_BYTES)
+            bins = read_assignment(path)
+            num_bins = int(bins.max()) + 1
+            content = {"kind": "packing", "status": "external", "rows": len(bins), "bins": num_bins}
+            lines = [
+                f"Plan        {path}: {len(bins):,} rows in {num_bins:,} bins, made outside Dunnage",
+                "Next        dunnage apply PLAN DATA --policy P.toml --release RELEASE --capacity 500kg -o SETTLEMENT",
+            ]
+        case ["zone", "shuttles", *_]:
+            from dunnage.planning.plan import FleetPlan
 
+            _check_size(path, MAX_TABLE_BYTES)
+            plan = FleetPlan.read(path)
+            fleet = dict(zip(plan.zones, plan.shuttles, strict=True))
+            content = {"kind": "fleet", "status": "external", "fleet": fleet}
+            lines = [f"Plan        {path}: {sum(plan.shuttles):,} shuttles, made outside Dunnage"]
+            lines += [f"Zone        {zone}: {num}" for zone, num in _first(fleet).items()]
+        case ["truck", "count", "cost", *quantities]:
+            from dunnage.planning.trucks import read_trucks
 
-def _shown_fleet(path: Path, names: Sequence[str]) -> Shown:
-    from dunnage.planning.plan import FleetPlan
-
-    plan = FleetPlan.read(path)
-    fleet = dict(zip(plan.zones, plan.shuttles, strict=True))
-    lines = [f"Plan        {path}: {sum(plan.shuttles):,} shuttles, made outside Dunnage"]
-    lines += [f"Zone        {zone}: {num}" for zone, num in _first(fleet).items()]
-    return {"kind": "fleet", "status": "external", "fleet": fleet}, "\n".join(lines)
-
-
-def _shown_trucks(path: Path, names: Sequence[str]) -> Shown:
-    from dunnage.planning.trucks import read_trucks
-
-    trucks = read_trucks(path, names[3:])
-    lines, listed = [f"Trucks      {path}: {len(trucks)} kinds"], []
-    for truck in trucks:
-        capacity = ", ".join(f"{name} {amount:g}" for name, amount in truck.capacity.items())
-        count = "any number" if truck.count is None else f"{truck.count}"
-        lines.append(f"  {truck.name:<24} {count}, cost {truck.cost:g}; holds {capacity}")
-        listed.append({"truck": truck.name, "count": truck.count, "cost": truck.cost, "capacity": dict(truck.capacity)})
-    return {"kind": "trucks", "trucks": listed}, "\n".join(lines[: MAX_LISTED + 1])
-
-
-def _shown_numbers(path: Path, names: Sequence[str]) -> Shown:
-    with path.open(encoding="utf-8", newline="") as source:
-        rows = list(csv.DictReader(source))
-    chapters = dict(Counter(row["chapter"] for row in rows).most_common(MAX_LISTED))
-    lines = [f"Numbers     {path}: {len(rows)} numbers on the page of the demo, each with its file and field"]
-    lines += [f"  {name:<24} {several(num, 'number')}" for name, num in chapters.items()]
-    return {"kind": "numbers", "chapters": chapters}, "\n".join(lines)
-
-
-_BY_HEADER: Mapping[tuple[str, ...], Callable[[Path, Sequence[str]], Shown]] = {
-    ("row", "bin"): _shown_assignment,
-    ("zone", "shuttles"): _shown_fleet,
-    ("truck", "count", "cost"): _shown_trucks,
-    ("chapter", "name", "value", "text", "file", "field"): _shown_numbers,
-}
+            _check_size(path, MAX_TABLE_BYTES)
+            trucks = read_trucks(path, quantities)
+            facts = [{"truck": t.name, "count": t.count, "cost": t.cost, "capacity": dict(t.capacity)} for t in trucks]
+            content, lines = {"kind": "trucks", "trucks": facts}, [f"Trucks      {path}: {len(trucks)} kinds"]
+            for truck in trucks[:MAX_LISTED]:
+                capacity = ", ".join(f"{name} {amount:g}" for name, amount in truck.capacity.items())
+                count = "any number" if truck.count is None else f"{truck.count}"
+                lines.append(f"  {truck.name:<24} {count}, cost {truck.cost:g}; holds {capacity}")
+        case ["chapter", "name", "value", "text", "file", "field", *_]:
+            _check_size(path, MAX_TABLE_BYTES)
+            with path.open(encoding="utf-8", newline="") as source:
+                rows = list(csv.DictReader(source))
+            chapters = dict(Counter(row["chapter"] for row in rows).most_common(MAX_LISTED))
+            content = {"kind": "numbers", "chapters": chapters}
+            lines = [f"Numbers     {path}: {len(rows)} numbers on the page of the demo, each with its file and field"]
+            lines += [f"  {name:<24} {several(num, 'number')}" for name, num in chapters.items()]
+        case _:
+            return None
+    return content, "\n".join(lines)
 
 
 # Folders
 
 
-def _shown_release(path: Path, precision: Precision | None = None) -> Shown:
+def _shown_release(path: Path, precision: Precision) -> Shown:
     from dunnage.release import Release, describe_release
 
     release = Release.read(path)
@@ -721,59 +757,12 @@ def _shown_release(path: Path, precision: Precision | None = None) -> Shown:
         described["cautions"] = list(cautions)
     if release.kind == ESTIMATES:
         task = Task.from_json(json.dumps(release.certificate.estimates.task))
-        needs = needs_of_release(release, task, precision or Precision())
+        needs = needs_of_release(release, task, precision)
         described["precision"] = [need.to_dict() for need in needs]
         if needs:
             lines = labelled(*(("Precision", words) for words in more_lines(needs, task, None)))
             text += "\n\n" + "\n".join(lines)
     return described, text
-
-
-def _shown_plan(path: Path) -> Shown:
-    from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
-
-    plan: FleetPlan | Plan = FleetPlan.read(path) if told_fleet_plan(path) else Plan.read(path)
-    return plan.to_dict(), plan.summary()
-
-
-def _shown_settlement(path: Path) -> Shown:
-    from dunnage.settle.fleets import FleetSettlementDocument, read_settlement
-
-    settled = read_settlement(path)
-    of_fleet = isinstance(settled, FleetSettlementDocument)
-    what = "it shows true trips" if of_fleet else "its lists show true packages"
-    private = f"{what}; do not share {'it' if of_fleet else 'them'}"
-    return settled.plain(), f"{settled.text()}\nRelease     {settled.release}\nPrivate     {private}"
-
-
-def _shown_audit(path: Path) -> Shown:
-    from dunnage.auditing.run import Audit
-
-    audit = Audit.read(path)
-    return audit.to_dict(), audit.summary()
-
-
-def _shown_frontier(path: Path) -> Shown:
-    from dunnage.advising.frontier import Frontier
-
-    frontier = Frontier.read(path)
-    return frontier.to_dict(), f"{frontier.summary()}\n\nPage: {path / 'frontier.html'}"
-
-
-def _shown_begun(path: Path) -> Shown:
-    what = "an unfinished frontier. Run the same dunnage advise command again to continue it"
-    return {"kind": "frontier begun", "folder": str(path)}, f"{path} is {what}."
-
-
-def _shown_demo(path: Path) -> Shown:
-    stories = sorted(item.name for item in path.iterdir() if item.is_dir())[:20]
-    report, numbers = path / "report.html", path / "numbers.csv"
-    lines = [
-        f"Demo        {', '.join(stories) or 'no stories'}",
-        f"Page        {report} (open it in a browser; it shows true data)",
-        f"Numbers     {numbers}: every number on the page, with its file",
-    ]
-    return {"kind": "demo", "report": str(report), "numbers": str(numbers), "stories": stories}, "\n".join(lines)
 
 
 def _shown_city(path: Path) -> Shown:
@@ -808,19 +797,6 @@ def _shown_feed(path: Path) -> Shown:
     return {"kind": "feed", "files": counts}, "\n".join(lines)
 
 
-_FOLDERS: tuple[tuple[str, tuple[str, ...], Callable[[Path], Shown]], ...] = (
-    ("a plan", ("plan.json",), _shown_plan),
-    ("an audit", ("audit.json",), _shown_audit),
-    ("a settlement", ("settlement.json",), _shown_settlement),
-    ("a frontier", ("frontier.json",), _shown_frontier),
-    ("a release", ("certificate.json",), _shown_release),
-    ("a demo", ("report.html", "numbers.csv"), _shown_demo),
-    ("an unfinished frontier", ("points.jsonl",), _shown_begun),
-    ("a city", ("stops.csv",), _shown_city),
-    ("a GTFS feed", ("stops.txt",), _shown_feed),
-)
-
-
 # Documents: a certificate by itself, a datapackage, a proof, figures of a demo, a task
 
 
@@ -830,18 +806,44 @@ def _shown_json(path: Path, devices: int, precision: Precision) -> Shown:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         raise InputError(str(path), ["is not JSON. It is damaged or cut off: use a copy, or write it again."]) from None
-    is_table = isinstance(content, dict)
-    if is_table and content.keys() >= {"basis", "guarantee", "digest"}:
-        return _shown_certificate(path)
-    if is_table and isinstance(content.get("resources"), list):
-        return _shown_datapackage(path, content)
-    for fields, describe in _BY_FIELDS.items():
-        if is_table and content.keys() >= fields:
-            return describe(path, content)
+    # By fields that only one kind of document has.
+    match content:
+        case {"basis": _, "guarantee": _, "digest": _}:
+            return _shown_certificate(path)
+        case {"resources": [*_]}:
+            return _shown_datapackage(path, content)
+        case {"mechanisms": rows}:  # the output of dunnage prove --json, or the part that a demo keeps
+            from dunnage.model.documents import check
+            from dunnage.proving.verdict import Proof, Verdict
+
+            remedy = "Run dunnage prove --json again."
+            verdicts = tuple(check(row, Verdict, path, what="a proof", remedy=remedy) for row in rows[:MAX_LISTED])
+            seconds = float(content.get("seconds", sum(item.seconds for item in verdicts)))
+            proof = Proof(verdicts=verdicts, seconds=seconds)
+            words = f"Proof       {path}: a copy, not run again\n\n{proof.summary()}"
+            return {"kind": "proof", **proof.to_dict()}, words
+        case {"mechanism": mechanism, "claimed": claimed, "measured": measured, "how": how}:
+            # The worst cases of a mechanism in the forms that a demo compares.
+            claimed = float(claimed)
+            lines = [f"Proof       {path}: {mechanism}, epsilon {claimed:g} claimed", f"How         {how}"]
+            for form, value in _first(measured).items():
+                holds = value is not None and float(value) <= claimed * (1 + 1e-9)
+                loss = "no bound" if value is None else f"epsilon {float(value):.4g}"
+                lines.append(f"  {form:<24} {loss}: {'holds' if holds else 'fails'}")
+            return {"kind": "proof", **content}, "\n".join(lines)
+        case {"format": _, "figures": figures}:
+            lines = [f"Figures     {path}: calculated for the page of the demo; numbers.csv lists all its numbers"]
+            lines += [f"  {name}: {item['value']} ({item['how']})" for name, item in _first(figures).items()]
+            return {"kind": "figures", "figures": _first(figures)}, "\n".join(lines)
+        case {"format": _, "capacity": _, "plans": plans}:
+            lines = [f"Utility     {path}: the trucks of each plan, compared with a plan on true weights"]
+            for name, item in _first(plans).items():
+                lines.append(f"  {name:<24} {item['objective']} trucks, {item['optimum']} needed")
+            return {"kind": "utility", **content}, "\n".join(lines)
     try:
         task = read_task_file(path)
     except TaskError as error:
-        if is_table and content.get("kind") == "dunnage task":
+        if isinstance(content, dict) and content.get("kind") == "dunnage task":
             raise
         raise ParameterError(
             f"{path} is not a certificate, a datapackage, a proof, a file of tallies or a task: {error}"
@@ -885,58 +887,7 @@ def _shown_datapackage(path: Path, content: Content) -> Shown:
     return {"kind": "datapackage", "resources": resources}, "\n".join(lines)
 
 
-def _shown_proof(path: Path, content: Content) -> Shown:
-    """Describe the output of ``dunnage prove --json``, or the part that a demo keeps: the table of verdicts."""
-    from dunnage.model.documents import check
-    from dunnage.proving.verdict import Proof, Verdict
-
-    rows = content["mechanisms"][:MAX_LISTED]
-    verdicts = tuple(
-        check(row, Verdict, path, what="a proof", remedy="Run dunnage prove --json again.") for row in rows
-    )
-    proof = Proof(verdicts=verdicts, seconds=float(content.get("seconds", sum(item.seconds for item in verdicts))))
-    return {"kind": "proof", **proof.to_dict()}, f"Proof       {path}: a copy, not run again\n\n{proof.summary()}"
-
-
-def _shown_worst_cases(path: Path, content: Content) -> Shown:
-    """Describe the worst cases of a mechanism in the forms that a demo compares."""
-    claimed = float(content["claimed"])
-    lines = [
-        f"Proof       {path}: {content['mechanism']}, epsilon {claimed:g} claimed",
-        f"How         {content['how']}",
-    ]
-    for form, value in _first(content["measured"]).items():
-        holds = value is not None and float(value) <= claimed * (1 + 1e-9)
-        loss = "no bound" if value is None else f"epsilon {float(value):.4g}"
-        lines.append(f"  {form:<24} {loss}: {'holds' if holds else 'fails'}")
-    return {"kind": "proof", **content}, "\n".join(lines)
-
-
-def _shown_figures(path: Path, content: Content) -> Shown:
-    figures = _first(content["figures"])
-    lines = [f"Figures     {path}: calculated for the page of the demo; numbers.csv lists all its numbers"]
-    lines += [f"  {name}: {item['value']} ({item['how']})" for name, item in figures.items()]
-    return {"kind": "figures", "figures": figures}, "\n".join(lines)
-
-
-def _shown_utility(path: Path, content: Content) -> Shown:
-    lines = [f"Utility     {path}: the trucks of each plan, compared with a plan on true weights"]
-    for name, item in _first(content["plans"]).items():
-        lines.append(f"  {name:<24} {item['objective']} trucks, {item['optimum']} needed")
-    return {"kind": "utility", **content}, "\n".join(lines)
-
-
-# By fields that only this kind of document has.
-_BY_FIELDS: Mapping[frozenset[str], Callable[[Path, Content], Shown]] = {
-    frozenset({"mechanisms"}): _shown_proof,
-    frozenset({"mechanism", "claimed", "measured", "how"}): _shown_worst_cases,
-    frozenset({"format", "figures"}): _shown_figures,
-    frozenset({"format", "capacity", "plans"}): _shown_utility,
-}
-
-
 def _shown_pem(path: Path) -> Shown:
-    """Describe a public key; a private key is refused."""
     with path.open("rb") as source:
         if b"PRIVATE KEY" in source.read(HEAD_BYTES):
             raise ParameterError(
