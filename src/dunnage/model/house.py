@@ -49,6 +49,8 @@ Positive = Annotated[Number, AfterValidator(_positive)]
 
 
 class Limits(Table):
+    """What a house requires of everything that leaves it."""
+
     min_k: int | None = key("a whole number, such as 5", None)
     max_epsilon: Positive | None = key("the largest epsilon of one release, such as 1", None)
     max_epsilon_month: Positive | None = key("the largest epsilon of a dataset in a calendar month, such as 4", None)
