@@ -693,7 +693,7 @@ def _check_estimate_loss(release: Release) -> str:
     totals = (made.plain() for made in (promises.composed(task, losses, promise), stated.composition))
     fits = same(*([made["total"], made["total_per_period"]] for made in totals))
     require(fits, "certificate.json: the totals of a day and a lifetime do not follow from the task")
-    within = f"epsilon {decimal_text(promises.loss_within(task, losses, rebuilt.mechanisms))}"
+    within = f"epsilon {decimal_text(promises.loss_within(task, losses, rebuilt.mechanisms), up=True)}"
     words = f"a slot of reports gives away {within}"
     if any(losses.of_slot(tier) is None for tier in task.tier_names):
         words = f"a slot of reports shows areas unchanged, without any bound across areas; within areas {within}"

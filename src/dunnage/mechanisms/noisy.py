@@ -62,6 +62,7 @@ from dunnage.model.schema import Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import floats, generalised, require, same
+from dunnage.text import percent_at_most
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -237,7 +238,7 @@ def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:
                 about = (
                     f"{amount(cell.law.radius * step + step / 2, domain)} to either side at "
                     f"{decimal_text(100 * cell.law.confidence)} % confidence, so the interval spans up to "
-                    f"{float(100 * share):.0f} % of the range"
+                    f"{percent_at_most(share, 2)} of the range"
                 )
             lines.append(f"{name} from {first} to {last}: {about}")
         if num_wide:

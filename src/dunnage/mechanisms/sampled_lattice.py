@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -22,7 +21,7 @@ from pydantic import PlainValidator, model_validator
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.exact import decimal_text, plain, shown_number
+from dunnage.exact import bounded_text, plain, shown_number
 from dunnage.mechanisms.base import (
     Flag,
     Foresight,
@@ -59,6 +58,7 @@ from dunnage.model.guarantees import (
     SECRET_SAMPLE,
     SYSTEM_ENTROPY,
     Basis,
+    Loss,
     Neighbours,
     Promise,
     SampledDP,
@@ -153,7 +153,7 @@ class _PublishedRule(_CountRule):
         delta = sampling_delta(self.k, self.beta, as_published=True)
         return (
             f"epsilon = -ln(1 - beta) + 2 epsilon' k / |D|, where epsilon' = {shown_number(self.epsilon_choice)} and "
-            f"|D| is the size of the secret sample, and delta {_rounded_up(delta)} "
+            f"|D| is the size of the secret sample, and delta {bounded_text(delta, up=True)} "
             "(Li, Erkin, Lagendijk 2022, eqs. 13, 14, 18 and 20)"
         )
 
@@ -308,7 +308,7 @@ class SampledLattice(ClassRelease):
             protects=schema.protects,
             neighbours=Neighbours.ADD_REMOVE,
         )
-        warning = f"delta {_rounded_up(guarantee.delta)}: with this probability nothing is promised"
+        warning = f"delta {bounded_text(guarantee.delta, up=True)}: with this probability nothing is promised"
         names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
         counts = "the number of released records, the number of classes, the size of each class"
         if self.left_out != "noisy":
@@ -405,7 +405,7 @@ class SampledLattice(ClassRelease):
             require(fits, f"data: intervals of {name} do not follow from its noise")
         guarantee = release.certificate.guarantee
         if isinstance(guarantee, SampledDP):
-            losses = f"epsilon {decimal_text(guarantee.epsilon)} and delta {decimal_text(guarantee.delta)}"
+            losses = str(Loss(guarantee.epsilon, guarantee.delta)).replace(", delta", " and delta")
             yield f"{losses} follow from k and beta"
 
     def preview(self, dataset: Dataset) -> Foresight:
@@ -435,8 +435,8 @@ class SampledLattice(ClassRelease):
         delta, num_records, warnings = self._rule.delta(), len(dataset), []
         if delta * num_records >= 1:
             warnings.append(
-                f"delta {_rounded_up(delta)} is at least 1/n for these {num_records} records, so a record may be "
-                "revealed outright. Raise k, sample less, or choose a smaller delta."
+                f"delta {bounded_text(delta, up=True)} is at least 1/n for these {num_records} records, so a record "
+                "may be revealed outright. Raise k, sample less, or choose a smaller delta."
             )
         if self.least > num_records:
             warnings.append(f"k = {self.least} exceeds the {num_records} records: everything will be suppressed.")
@@ -460,11 +460,6 @@ class SampledLattice(ClassRelease):
             return {}
         domains = noisy_domains(schema, f'{self.name} with left_out = "noisy"')
         return cut_cells(domains, {}, law="laplace", epsilon=self.left_out_epsilon, confidence=self.confidence)
-
-
-def _rounded_up(delta: Fraction) -> str:
-    digits = Context(prec=3, rounding=ROUND_CEILING)
-    return f"{digits.divide(Decimal(delta.numerator), Decimal(delta.denominator)).normalize():g}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -66,8 +66,8 @@ class Loss:
     def __str__(self) -> str:
         if self.epsilon is None:
             return "no bound"
-        text = f"epsilon {decimal_text(self.epsilon)}"
-        return text + (f", delta {decimal_text(self.delta)}" if self.delta else "")
+        text = f"epsilon {decimal_text(self.epsilon, up=True)}"
+        return text + (f", delta {decimal_text(self.delta, up=True)}" if self.delta else "")
 
 
 NO_LOSS = Loss(Fraction(0))

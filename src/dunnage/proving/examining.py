@@ -23,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from dunnage.errors import DunnageError, ParameterError
+from dunnage.exact import bounded_text
+from dunnage.exact import exact as read_exact
 from dunnage.kernels.counts.laplace import FLOATING_BITS, CountLaw, floating_noise
 from dunnage.ledger import Ledger, Statement
 from dunnage.model.guarantees import Basis, Neighbours, Promise
@@ -312,7 +314,8 @@ def sentence_of(
         return f"{more}, where {claimed:.3g} is claimed.{stated}"
     if isinstance(measured, str):
         return f"One {protects} can be detected for certain: only one of two neighbours can lead to some releases."
-    factor, allowed = f"{'' if exact else 'at least '}{_factor(measured)}", _factor(float(claimed))
+    factor = _factor(measured) if exact else f"at least {_factor(measured, up=False)}"
+    allowed = _factor(float(claimed))
     changes = f"One {protects} changes the odds of a release by a factor of {factor}"
     if verdict == FAILS:
         return f"{changes}, where {allowed} is claimed."
@@ -323,8 +326,10 @@ def sentence_of(
     return f"One {protects} changes the odds of any release by a factor of at most {factor}, as promised."
 
 
-def _factor(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{epsilon:.3g}"
+def _factor(epsilon: float, *, up: bool = True) -> str:
+    """Write a bound on a factor, rounded to the safe side after the digits that floating point leaves uncertain."""
+    number = math.exp(epsilon) if epsilon < 20 else epsilon
+    return f"{'' if epsilon < 20 else 'e^'}{bounded_text(read_exact(f'{number:.12g}'), up=up)}"
 
 
 # Laws by themselves, on larger ranges than whole releases allow. Replaying the drawing code, number by number, gives
