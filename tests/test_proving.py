@@ -355,7 +355,7 @@ def test_bounds_from_draws_say_at_least():
     figures = {"protects": "trip", "holds": None, "measured": 1.0, "quantity": "epsilon", "exact": False}
     held = sentence_of(verdict=HOLDS, claimed=2.0, **figures)
     assert held == "One trip changes the odds of a release by a factor of at least 2.71; 7.39 is promised."
-    assert "by a factor of at least 2.72, where 1.65 is claimed" in sentence_of(verdict=FAILS, claimed=0.5, **figures)
+    assert "by a factor of at least 2.71, where 1.65 is claimed" in sentence_of(verdict=FAILS, claimed=0.5, **figures)
 
 
 class Raises(NoisyValues):

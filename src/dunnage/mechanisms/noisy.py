@@ -41,6 +41,7 @@ from dunnage.mechanisms.classes import released_column
 from dunnage.model.certificate import NoiseCell, RowMeasures, StatedConfidence
 from dunnage.model.domains import Numeric, PointGrid
 from dunnage.model.guarantees import (
+    CHECKED_FILE,
     EPSILON_PER_RECORD,
     PUBLIC_BORDERS,
     PUBLIC_COLUMNS,
@@ -160,7 +161,15 @@ class NoisyMechanism(Mechanism):
             guarantee=guarantee,
             basis=Basis.PROVED,
             mechanism=self.describe(),
-            assumptions=(PUBLIC_DOMAIN, PUBLIC_COUNT, *known_columns, *assumptions, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+            assumptions=(
+                PUBLIC_DOMAIN,
+                CHECKED_FILE,
+                PUBLIC_COUNT,
+                *known_columns,
+                *assumptions,
+                EPSILON_PER_RECORD,
+                SYSTEM_ENTROPY,
+            ),
             in_clear=("the number of records", *in_clear, *unchanged),
             numerics=NUMERICS,
             notes=self.notes(),

@@ -52,6 +52,7 @@ from dunnage.mechanisms.noisy import (
 from dunnage.model.certificate import RowMeasures
 from dunnage.model.domains import Hierarchy
 from dunnage.model.guarantees import (
+    CHECKED_FILE,
     EPSILON_PER_RECORD,
     FRESH_SAMPLE,
     PUBLIC_DOMAIN,
@@ -334,7 +335,7 @@ class SampledLattice(ClassRelease):
             guarantee=guarantee,
             basis=Basis.CLAIMED if why else Basis.PROVED,
             mechanism=self.describe(),
-            assumptions=(PUBLIC_DOMAIN, SECRET_SAMPLE, FRESH_SAMPLE, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+            assumptions=(PUBLIC_DOMAIN, CHECKED_FILE, SECRET_SAMPLE, FRESH_SAMPLE, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
             in_clear=(*in_clear, *(a.exception for a in schema if a.exception)),
             numerics=_NUMERICS,
             claim=claim,
@@ -419,11 +420,12 @@ class SampledLattice(ClassRelease):
         for number in np.argsort(-probability, kind="stable")[:_MAX_NODES_SHOWN]:  # among equals, lower levels first
             levels = dict(zip([column.name for column in lattice.columns], lattice.node(int(number)), strict=True))
             would_keep, chance = int(kept.flat[number]), float(probability[number])
-            nodes.append({"levels": levels, "kept": would_keep, "share": would_keep / num, "probability": chance})
+            share = would_keep / max(num, 1)
+            nodes.append({"levels": levels, "kept": would_keep, "share": share, "probability": chance})
             named = ", ".join(f"{name} {level}" for name, level in levels.items())
             lines.append(
                 f"levels {named}: chosen with probability {100 * chance:.3g} %; these would keep {would_keep} of {num} "
-                f"records ({100 * (would_keep / num):.0f} %) if all records were sampled"
+                f"records ({100 * share:.0f} %) if all records were sampled"
             )
         cells = self._cells(dataset.schema)
         noisy = foresee_intervals(cells) if cells else Foresight()

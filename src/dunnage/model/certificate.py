@@ -84,6 +84,7 @@ class AttributeStatement(Model):
     domain: JsonObject | None = None
     missing: str | None = None
     outside: str | None = None
+    unreadable: str | None = None
     merged: str | None = None
     purpose: str | None = None  # of an estimate: the purpose of the reports it comes from
     window_minutes: int | None = None  # of windows that are described by their labels alone

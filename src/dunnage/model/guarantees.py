@@ -406,6 +406,11 @@ SECRET_SAMPLE = Assumption(
 FRESH_SAMPLE = Assumption(
     "sample drawn afresh", "every release has its own samples; releases of one sample do not compose"
 )
+CHECKED_FILE = Assumption(
+    "checked file",
+    "whether there is a release is not hidden: there is none of a file that is no table, lacks a column, or breaks a "
+    "rule of the policy that refuses it, such as missing, outside or unreadable values",
+)
 EPSILON_PER_RECORD = Assumption(
     "epsilon per record", "epsilon is for one record; for a person with several records it applies to each of them"
 )

@@ -475,6 +475,7 @@ class DeclaredColumn(Table):
     role: AnyRole
     missing: Missing = "refuse"
     outside: Outside = "refuse"
+    unreadable: Missing = "refuse"
 
     def domain_in(self, reading: PolicyReading) -> Domain | None:
         return None
@@ -681,6 +682,7 @@ def _attribute(column: DeclaredColumn, info: Info) -> Attribute | None:
             domain=domain,
             missing=column.missing,
             outside=column.outside,
+            unreadable=column.unreadable,
             counts=reading.column == reading.table("trip").get("count"),
             format=getattr(column, "format", None),
             cells=cells,
