@@ -220,11 +220,19 @@ class Policy:
         document = {name: table for name, table in self.document.items() if name != "loading"}
         return digest_of({"document": canonical(document), "files": dict(self.files)})
 
+    def schema_digest(self) -> str:
+        """Return the SHA-256 of the columns and rules as they are understood: defaults written down change nothing."""
+        schema = self.schema
+        parts = (schema.protects, schema.together, schema.person, schema.trip, schema.contribution, schema.dates)
+        columns = [{**column.describe(), "cells": repr(column.cells)} for column in schema]
+        return digest_of({"columns": columns, "rules": repr((parts, self.small)), "files": dict(self.files)})
+
     def purpose(self, period: str | None = None) -> SpendPurpose:
         return SpendPurpose(
             dataset=self.dataset,
             period=period,
             policy_digest=self.digest(),
+            schema_digest=self.schema_digest(),
             budget=self.budget,
             allow_unbounded=self.allow_unbounded,
         )
