@@ -1088,7 +1088,7 @@ class ConstrainedCounts(FeatureMechanism):
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
         residual = release.certificate.counts.kkt_residual
-        stated = residual is not None and 0 <= residual < math.inf
+        stated = residual is not None and 0 <= residual <= 1
         require(stated, "certificate.json: does not say how near the counts are to the noisy sums")
         return {"kkt_residual", *super().check_noise(release, schema, change)}
 
@@ -1190,4 +1190,4 @@ def _whole(values: FloatArray, starts: IntArray, layout: Layout, noise: Noise) -
 
 
 def _figures(queries: NoisyQueries, residual: float) -> CountFigures:
-    return {"features": queries.describe(), "kkt_residual": float(f"{residual:.1e}")}
+    return {"features": queries.describe(), "kkt_residual": float(f"{min(residual, 1.0):.1e}")}
