@@ -29,7 +29,7 @@ from dunnage.model.laws import Cells
 from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
 from dunnage.planning.problem import combinations
 from dunnage.showing.audit import audit_page, write_audit
-from dunnage.text import percent
+from dunnage.text import percent_at_most
 
 FAR = 6.2
 """Standard errors that a mean is beyond with a probability below 1e-9."""
@@ -195,7 +195,7 @@ def test_worst_risks_are_no_bounds_unless_every_value_was_tried(monkeypatch: pyt
     for name in ("prosecutor risk", "identification expected, worst"):
         assert whole[name].interval == (whole[name].value, whole[name].value)
         assert some[name].value <= whole[name].value <= some[name].interval[1] == pytest.approx(top)
-        assert percent(top) in some[name].sentence
+        assert percent_at_most(top) in some[name].sentence
     assert some["journalist risk"].interval == (0.0, pytest.approx(top))
 
 

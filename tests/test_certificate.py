@@ -7,6 +7,7 @@ import json
 import random
 import re
 from dataclasses import replace
+from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.builders import CASES
 from tests.refusals import refusal
 
@@ -30,6 +33,7 @@ from dunnage.devices.subjects import Grid, Quantity
 from dunnage.devices.task import MECHANISMS as DEVICES
 from dunnage.devices.task import Limits, Purpose, Schedule, Task, Tier
 from dunnage.errors import CheckFailed, ParameterError
+from dunnage.exact import exact
 from dunnage.mechanisms import MECHANISMS
 from dunnage.model.certificate import (
     MAX_CERTIFICATE_BYTES,
@@ -58,6 +62,7 @@ from dunnage.model.guarantees import (
     PureDP,
     WithinCluster,
 )
+from dunnage.text import percent_at_least, percent_at_most
 
 
 def promise_of(guarantee: Guarantee, basis: Basis = Basis.PROVED, **more: Any) -> Promise:
@@ -217,6 +222,44 @@ def test_odds_round_up_and_never_exceed_certainty() -> None:
     assert odds(UNBOUNDED) == []
     approximate = odds(Loss(Fraction(1), Fraction(1, 10)))
     assert all(row.right_guess_at_most >= max(row.before, 1 - row.before) for row in approximate)
+
+
+def printed_bound(sentence: str) -> Fraction:
+    return Fraction(re.findall(r"at most ([\d.]+) %", sentence)[-1]) / 100
+
+
+def test_no_printed_probability_is_below_its_bound() -> None:
+    """All k to 1,000 and all epsilons to 20 in steps of 0.01, against 60 digits; and no more than a digit above it."""
+    for k in range(2, 1001):
+        said = meaning(promise_of(KAnonymity(k=k, protects="parcel")))
+        (row,) = said.odds
+        assert Fraction(1, k) <= printed_bound(said.sentences[0]) <= Fraction(101, 100 * k)
+        assert Fraction(1, k) <= Fraction(str(row.right_at_most)) < Fraction(1, k) + Fraction(1, 10_000)
+    context = Context(prec=60)
+    for step in range(1, 2001):
+        epsilon = Fraction(step, 100)
+        growth = Fraction(context.exp(Decimal(step) / 100))
+        for delta in (Fraction(0), Fraction(1, 10**6), Fraction(1, 7)):
+            for row in odds(Loss(epsilon, delta)):
+                prior = Fraction(str(row.before))
+                after = prior * growth / (1 - prior + prior * growth)
+                stated = row.at_most
+                if delta:
+                    after = max(1 - (1 - delta) / (1 + growth), *(1 - p * (1 - delta) for p in (prior, 1 - prior)))
+                    stated = row.right_guess_at_most
+                assert after <= printed_bound(row.sentence) <= min(Fraction(101, 100) * after, 1)
+                assert after <= Fraction(str(stated)) <= min(after + Fraction(1, 10_000), 1)
+
+
+@settings(max_examples=300)
+@given(st.fractions(0, 1, max_denominator=10**12))
+def test_printed_bounds_stay_bounds(share: Fraction) -> None:
+    for number in (share, float(share)):
+        above, below = (write(number) for write in (percent_at_most, percent_at_least))
+        value = exact(number)
+        assert Fraction(below.removesuffix(" %")) / 100 <= value <= Fraction(above.removesuffix(" %")) / 100
+    assert (percent_at_most(1), percent_at_least(1), percent_at_most(0.2)) == ("100 %", "100 %", "20 %")
+    assert (percent_at_most(0.99999), percent_at_least(0.99999)) == ("99.999 %", "99.9 %")
 
 
 def test_meaning_and_composition_speak_of_what_holds() -> None:

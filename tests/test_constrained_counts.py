@@ -17,6 +17,8 @@ from tests.chance_help import chance_of
 from tests.counts_help import SCHEMA, answers, asked, counted, discrete_laplace, law_of, outcomes, universe
 
 from dunnage.errors import ParameterError
+from dunnage.kernels.counts import projection
+from dunnage.kernels.counts import tables as tables_of_counts
 from dunnage.kernels.counts.laplace import DiscreteLaplace
 from dunnage.kernels.counts.tables import consistent_tree
 from dunnage.mechanisms import counts as constrained_counts
@@ -106,6 +108,28 @@ def test_lazy_and_dense_paths_have_the_same_law(monkeypatch):
     observed = np.array([[dense[key], lazy[key]] for key in common])
     rest = np.array([[1_200, 1_200]]) - observed.sum(axis=0)
     assert stats.chi2_contingency(np.vstack([observed, rest]) if rest.sum() >= 30 else observed).pvalue > 1e-9
+
+
+def test_nothing_is_refused_after_the_spend(monkeypatch):
+    """Counts and noise of any size, more cells than the memory holds, and a projection that does not converge."""
+    of, rng = universe(6, 3, city=True), np.random.default_rng(3)
+    most = constrained_counts.MAX_TRIPS // of.num_cells
+    tables = [np.where(rng.random(of.num_cells) < 0.3, size, 0) for size in (0, 1, 10**6, most)]
+    forms = [{}, {"budget_shares": "cells", "structure": "hierarchical"}, {"feature_weights": "uniform"}]
+    for steps, listed in ((300, 10**8), (1, 10**8), (300, 1)):
+        monkeypatch.setattr(projection, "MAX_STEPS", steps)
+        monkeypatch.setattr(tables_of_counts, "MAX_LISTED", listed)
+        for form, epsilon, true, dense in product(
+            [*forms, {"budget_shares": "margins"}], ("3e-11", 1, 700), tables, (1 << 22, 0)
+        ):
+            if "margins" in form.values() and not dense:
+                continue  # refused before the spend
+            monkeypatch.setattr(constrained_counts, "MAX_DENSE_CELLS", dense)
+            mechanism = ConstrainedCounts(epsilon=epsilon, **form)
+            drawn = mechanism.draw_counts(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
+            assert (drawn.counts > 0).all()
+            residual = drawn.figures["kkt_residual"]
+            assert residual == float(f"{residual:.1e}") <= 1  # two digits
 
 
 def test_counts_are_positive_and_sums_are_those_of_the_projection(monkeypatch):

@@ -354,8 +354,8 @@ def test_a_column_without_its_share_of_noise_is_caught():
 def test_bounds_from_draws_say_at_least():
     figures = {"protects": "trip", "holds": None, "measured": 1.0, "quantity": "epsilon", "exact": False}
     held = sentence_of(verdict=HOLDS, claimed=2.0, **figures)
-    assert held == "One trip changes the odds of a release by a factor of at least 2.72; 7.39 is promised."
-    assert "by a factor of at least 2.72, where 1.65 is claimed" in sentence_of(verdict=FAILS, claimed=0.5, **figures)
+    assert held == "One trip changes the odds of a release by a factor of at least 2.71; 7.39 is promised."
+    assert "by a factor of at least 2.71, where 1.65 is claimed" in sentence_of(verdict=FAILS, claimed=0.5, **figures)
 
 
 class Raises(NoisyValues):

@@ -65,11 +65,12 @@ def test_default_ledger_is_beside_the_policy(data, tmp_path):
     dn.publish(data)
     assert (tmp_path / "dunnage-ledger.sqlite").stat().st_mode & 0o777 == 0o600
     assert "--again" in str(refusal(dn.Refusal, dn.publish, data))
-    dn.publish(data, again=True)
+    with pytest.warns(UserWarning, match="not measured"):
+        dn.publish(data, again=True)
     assert "ledger=" in str(refusal(ParameterError, dn.publish, data_of())), "a policy without a file needs one"
     own = dn.Ledger(tmp_path / "own.sqlite")
     dn.publish(data, ledger=own)
-    dn.publish(data, ledger=own, again=True)
+    dn.publish(data, ledger=own, again=True, warn=[].append)
     assert not own.again
     refusal(dn.Refusal, dn.publish, data, ledger=own)
 
@@ -97,6 +98,58 @@ def test_dry_run_says_before_and_after(data, tmp_path):
     assert dn.rehearse(data, ledger=ledger, again=True).refusals == ()
 
 
+def test_defaults_that_are_written_down_are_no_other_policy(tmp_path):
+    """The guard compares what is promised, with every parameter, not the text of the policy."""
+    noisy = {"name": "noisy-values", "epsilon": 1}
+    grid = {**NUMBER, "resolution": 1}
+    attributes, ledger = {**ATTRIBUTES, "weight": grid}, dn.Ledger(tmp_path / "ledger.sqlite")
+    dn.publish(data_of(noisy, attributes), ledger=ledger)
+    for written in ({**noisy, "law": "laplace"}, {**noisy, "confidence": "9/10"}, {**noisy, "epsilon": "1.0"}):
+        refusal(dn.Refusal, dn.publish, data_of(written, attributes), ledger=ledger)
+    refusal(dn.Refusal, dn.publish, data_of(noisy, attributes, small="refuse"), ledger=ledger)
+    dn.publish(data_of({**noisy, "law": "piecewise"}, attributes), ledger=ledger)
+    dn.publish(data_of({**noisy, "epsilon": 2}, attributes), ledger=ledger)
+
+
+def test_a_second_k_anonymous_release_is_measured(tmp_path):
+    """Ten records: pairs by weight, then threes of all but the first day's pairs, share fewer than k."""
+    ledger, first, second = dn.Ledger(tmp_path / "ledger.sqlite"), data_of(), data_of({"name": "partition", "k": 3})
+    _, one = dn.publish(first, ledger=ledger, out=tmp_path / "one")
+    for data in (second, data_of({**PARTITION, "statistic": "bounds"})):  # another k, and a default written down
+        refused = refusal(dn.Refusal, dn.publish, data, ledger=ledger, out=tmp_path / "two")
+        assert dn.rehearse(data, ledger=ledger, out=tmp_path / "two").refusals == (str(refused),)
+        assert "--again" in str(refused)
+        assert "10 packages would be in both" in str(refused)
+    said: list[str] = []
+    _, two = dn.publish(second, ledger=ledger, out=tmp_path / "two", again=True, warn=said.append)
+    pairs = [
+        dict(zip(*(key.table[name].to_pylist() for name in ("source_row", "class_id")), strict=True))
+        for key in (one, two)
+    ]
+    joint = [(pairs[0][row], pairs[1][row]) for row in pairs[0]]
+    shared = [joint.count(pair) for pair in joint]
+    (sentence,) = said
+    assert f"{sum(size < 3 for size in shared)} of them look alike with fewer than k = 3" in sentence
+    assert f"at worst with {min(shared)}" in sentence
+    third: list[str] = []
+    dn.publish(second, ledger=ledger, again=True, warn=third.append)
+    assert len(third) == 2
+    # Without keys nothing is measured, and a file of other rows is not compared.
+    (tmp_path / "two.key.parquet").unlink()
+    assert "not measured" in dn.rehearse(second, ledger=ledger, again=True).foresight.warnings[1]
+    fewer = dn.load(first.parts.table.slice(2), first.policy)
+    assert "other rows" in dn.rehearse(fewer, ledger=ledger, again=True).foresight.warnings[0]
+
+
+def test_other_periods_and_other_promises_are_not_compared(tmp_path):
+    ledger = dn.Ledger(tmp_path / "ledger.sqlite")
+    dn.publish(data_of(of="2026-11-14", **BY_DAY), ledger=ledger)
+    dn.publish(data_of({"name": "partition", "k": 3}, of="2026-11-15", **BY_DAY), ledger=ledger)
+    refusal(dn.Refusal, dn.publish, data_of({"name": "partition", "k": 4}, of="2026-11-15", **BY_DAY), ledger=ledger)
+    noisy = {**ATTRIBUTES, "weight": {**NUMBER, "resolution": 1}}
+    dn.publish(data_of({"name": "noisy-values", "epsilon": 1}, noisy, of="2026-11-15", **BY_DAY), ledger=ledger)
+
+
 def test_each_period_is_released_once(tmp_path):
     ledger = dn.Ledger(tmp_path / "ledger.sqlite")
     for day, num in (("2026-11-14", 4), ("2026-11-15", 6)):
@@ -117,7 +170,8 @@ def test_budget_is_fixed_by_the_first_policy(tmp_path):
     dn.publish(data_of(**budget, allow_unbounded=True), ledger=ledger)
     other = data_of(budget={**budget["budget"], "epsilon": 2}, allow_unbounded=True)
     assert not isinstance(refusal(dn.Refusal, dn.publish, other, ledger=ledger), dn.BudgetError)
-    refusal(dn.BudgetError, dn.publish, data_of({**PARTITION, "k": 3}), ledger=ledger)
+    third = {"ledger": ledger, "again": True, "warn": [].append}
+    refusal(dn.BudgetError, dn.publish, data_of({**PARTITION, "k": 3}), **third)
     assert len(ledger.statement("parcels").spends) == 1
 
 

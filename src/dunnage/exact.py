@@ -8,7 +8,7 @@ A parameter written ``0.1`` means one tenth, not the nearest double. Every numbe
 from __future__ import annotations
 
 import math
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from numbers import Rational, Real
 
@@ -84,13 +84,21 @@ def plain(value: Fraction) -> int | float | str:
     return nearest if same else f"{value.numerator}/{value.denominator}"
 
 
-def decimal_text(value: Fraction, *, digits: int = 6) -> str:
-    """Write a fraction for people: exact if it is short, else rounded to some digits and marked with "about"."""
+def decimal_text(value: Fraction, *, digits: int = 6, up: bool = False) -> str:
+    """Write a fraction for people: exact if it is short, else rounded (a bound: up) and marked with "about"."""
     number = plain(value)
     if not isinstance(number, str) and len(str(number)) <= 20:
         return str(number)
-    rounded = Context(prec=digits).divide(Decimal(value.numerator), Decimal(value.denominator))
+    rounding = ROUND_CEILING if up else ROUND_HALF_EVEN
+    rounded = Context(prec=digits, rounding=rounding).divide(Decimal(value.numerator), Decimal(value.denominator))
     return f"about {rounded:g}"
+
+
+def bounded_text(value: Fraction, *, up: bool, digits: int = 3) -> str:
+    """Write a bound with some digits that are still a bound: never below it (``up``), or never above it."""
+    context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    number = context.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize()
+    return f"{number:f}" if number.adjusted() >= -6 else f"{number:g}"
 
 
 def shown(value: object) -> str:

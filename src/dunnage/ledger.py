@@ -15,6 +15,7 @@ The file is private (mode 0600; modes mean nothing on Windows). The first spend 
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 import logging
 import os
@@ -40,6 +41,7 @@ from dunnage.model.guarantees import (
     ONE_PERIOD_PER_RECORD,
     UNBOUNDED,
     Budget,
+    KAnonymity,
     Loss,
     Neighbours,
     Promise,
@@ -287,7 +289,7 @@ class Spend:
     who: str  # Who spent it
     dataset: str
     period: str | None
-    policy_digest: str
+    policy_digest: str  # Of what the policy means; in ledgers of 0.1.0 of its text
     promise_digest: str
     guarantee: Mapping[str, object]  # What was promised
     basis: str  # How far it can be relied on
@@ -517,16 +519,24 @@ _INPUTS = (
 )
 
 
-def _repeat(database: sqlite3.Connection, purpose: SpendPurpose) -> str:
-    """Say that the same dataset, period and policy were spent on before, and what to do; nothing if they were not.
+def _repeat(database: sqlite3.Connection, promise: Promise, purpose: SpendPurpose) -> str:
+    """Say that the same dataset and period were spent on before in the same way, and what to do; otherwise nothing.
 
+    The way is the same if columns, rules and every parameter of the mechanism are, or the text of the policy, which
+    ledgers of 0.1.0 have. Any two k-anonymous releases of the same records are alike in what they risk.
     That it is a repeat never depends on rows; only the remedy does, which the owner alone sees.
     """
     spends = database.execute(
-        "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest = ? ORDER BY number DESC",
-        [purpose.dataset, purpose.period, purpose.policy_digest],
+        "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest IN (?, ?) ORDER BY number DESC",
+        [purpose.dataset, purpose.period, purpose.policy_digest, _resolved(promise, purpose)],
     ).fetchall()
     if not spends:
+        if alike := _k_anonymous(_spends(database, purpose.dataset), promise, purpose.period):
+            return (
+                f"dataset {purpose.dataset!r} already has a k-anonymous release: spend {alike[-1].id} at "
+                f"{alike[-1].at}. Together, two releases of the same records can single out a record that neither "
+                "singles out alone. To release again all the same, pass --again (again=True)."
+            )
         return ""
     stored = database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'inputs'").fetchone()
     inputs = database.execute("SELECT id, salt, digest FROM inputs").fetchall() if stored else []
@@ -553,6 +563,21 @@ def _repeat(database: sqlite3.Connection, purpose: SpendPurpose) -> str:
         replaces = "If it replaces the earlier rows, pass --again (again=True): that spends again and refunds nothing."
         return f"{what} If this is the next file, {period}. {replaces}"
     return f"{what} {again} If this is the next file, {period}."
+
+
+def _resolved(promise: Promise, purpose: SpendPurpose) -> str:
+    """Return the digest of what a policy means, with defaults; that of its text if the meaning is not given."""
+    if purpose.schema_digest is None:
+        return purpose.policy_digest
+    meaning = json.dumps([dict(promise.mechanism), purpose.schema_digest], sort_keys=True, allow_nan=False)
+    return hashlib.sha256(meaning.encode()).hexdigest()
+
+
+def _k_anonymous(spends: Iterable[Spend], promise: Promise, period: str | None) -> list[Spend]:
+    """Return earlier spends on k-anonymous releases that may be of the same records, if the promise is one too."""
+    if not isinstance(promise.guarantee, KAnonymity):
+        return []
+    return [spend for spend in spends if spend.guarantee["model"] == KAnonymity.model and spend.period == period]
 
 
 def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPurpose, others: Sequence[str]) -> None:
@@ -611,7 +636,8 @@ class Ledger:
         A path, "sqlite:///path" or ":memory:". The folder must exist; the first spend or budget creates the file with
         mode 0600.
     again
-        Whether the same dataset, period and policy may be spent on again.
+        Whether the same dataset and period may be spent on again under the same policy, or for a second k-anonymous
+        release.
     note
         Kept with each spend.
     who
@@ -696,7 +722,7 @@ class Ledger:
             who=self.who,
             dataset=purpose.dataset,
             period=purpose.period,
-            policy_digest=purpose.policy_digest,
+            policy_digest=_resolved(promise, purpose),
             promise_digest=promise.digest(),
             guarantee=promise.guarantee.to_dict(),
             basis=str(promise.basis),
@@ -707,7 +733,7 @@ class Ledger:
         salt = secrets.token_bytes(32)
         digest = purpose.input_digest(salt) if purpose.input_digest is not None else None
         with self._store.writing() as database:
-            if not self.again and (repeat := _repeat(database, purpose)):
+            if not self.again and (repeat := _repeat(database, promise, purpose)):
                 raise Refusal(repeat)
             budget = self._fix_budget(database, purpose)
             if budget is not None:
@@ -724,6 +750,20 @@ class Ledger:
                     database.execute(statement)
                 _insert(database, "inputs", {"id": spend.id, "salt": salt.hex(), "digest": digest})
         return spend
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the ledger; None if it is in memory."""
+        return getattr(self._store, "path", None)
+
+    def repeat(self, promise: Promise, purpose: SpendPurpose) -> str:
+        """Return why a spend would be refused without ``again``; empty if it repeats nothing."""
+        with self._store.reading() as database:
+            return _repeat(database, promise, purpose)
+
+    def k_anonymous_spends(self, promise: Promise, purpose: SpendPurpose) -> list[Spend]:
+        """Return spends on k-anonymous releases that may be of the same records as another one."""
+        return _k_anonymous(self.statement(purpose.dataset).spends, promise, purpose.period)
 
     def rehearsal(self) -> Rehearsal:
         return Rehearsal(self)
@@ -822,7 +862,7 @@ class Rehearsal:
         refusals = []
         with self._ledger._copy() as copy:
             with copy._store.reading() as database:
-                refusals += [repeat for repeat in (_repeat(database, purpose),) if repeat and not copy.again]
+                refusals += [repeat for repeat in (_repeat(database, promise, purpose),) if repeat and not copy.again]
             copy.again = True
             try:
                 copy._record(promise, purpose)

@@ -10,37 +10,42 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dunnage.arrays import IntArray
-from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem, Refusal
+from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem, Refusal, ReleaseError
 from dunnage.ledger import Ledger, Rehearsed, Statement
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Foresight, Mechanism, Progress
+from dunnage.mechanisms.classes import ClassMechanism, EquivalenceClasses
 from dunnage.model.documents import suggestion
 from dunnage.model.domains import Category
 from dunnage.model.guarantees import Loss, Neighbours, Promise
 from dunnage.model.house import Clearance, House
 from dunnage.model.policy import Policy
+from dunnage.model.schema import TRIP
 from dunnage.noise.source import Noise
 from dunnage.publication import KEY_ENDING, Key, Publication, check_output, key_path, unplanned_rows
+from dunnage.release import CERTIFICATE_FILE
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset, dropped_shares, dropped_text, may_be_persons
 from dunnage.tables.reader import CSV_ENDINGS
-from dunnage.text import percent, several
+from dunnage.text import percent, several, time_text
 
 if TYPE_CHECKING:  # only counts of trips need it
     from dunnage.usefulness import Usefulness
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
 MANY_DROPPED = 0.1  # share of trips above which a bound on the trips of a rider is worth a warning
-_NO_TRIPS = "there are no trips, so the release would be noise alone. Check the file and the period before you spend."
+_NO_ROWS = "there are no {}s, so the release would be noise alone. Check the file and the period before you spend."
 ALLOW_NOISE = "If the receiver will use nothing but useful sums, publish all the same with --allow-noise."
 MAX_OFF = 2  # times by which the number of trips may differ from the expected one before the owner is warned
 _log = logging.getLogger("dunnage")
@@ -125,6 +130,7 @@ def publish(
     house: House | None = None,
     exception: str | None = None,
     progress: Progress | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> Publication:
     """Release a dataset under its policy: state the promise, spend the budget, release, write.
 
@@ -144,7 +150,7 @@ def publish(
     force
         Replace an existing release at ``out``.
     again
-        Spend again on the same dataset, period and policy.
+        Spend again on the same dataset and period: under the same policy, or for a second k-anonymous release.
     allow_noise
         Also publish counts of trips that are predicted to be hardly better than an empty table.
     house
@@ -154,6 +160,9 @@ def publish(
         Who granted an exception to such a limit, and why; the ledger keeps it as a note.
     progress
         Function that is called with the name of each stage as it begins.
+    warn
+        Function that is called, before anything is spent, with what two k-anonymous releases of the same records
+        reveal together; by default it is a Python warning. Private.
 
     Returns
     -------
@@ -182,7 +191,17 @@ def publish(
         clearance = _clearance(data, book, house, exception, noise)
         if clearance is not None:
             clearance.require()
-        publication = mechanism.release(data, ledger=book, noise=noise or Noise(), progress=tell, expected=expected)
+
+        def review(promise: Promise, prepared: object) -> None:
+            together = _correspondence(data, book, promise, prepared, out)
+            if together and not book.again:
+                raise Refusal(" ".join([book.repeat(promise, data.purpose), *together]))
+            for sentence in together:
+                (warn or warnings.warn)(sentence)
+
+        publication = mechanism.release(
+            data, ledger=book, noise=noise or Noise(), progress=tell, expected=expected, review=review
+        )
     _log.info("released %s", data.policy.dataset)
     if out is None:
         return publication
@@ -192,6 +211,60 @@ def publish(
         write_pool(data, written.key, pool_path(out, data), force=force)
     _write_unplanned(data, written.key, unplanned_path(out), force=force)
     return written
+
+
+def _correspondence(
+    data: Dataset, book: Ledger, promise: Promise, prepared: object, out: str | os.PathLike[str] | None
+) -> list[str]:
+    """Measure what a k-anonymous release and each earlier one of the same records reveal together. Private.
+
+    Earlier releases and their keys are looked for beside the new one, the ledger and the policy.
+    """
+    spends = book.k_anonymous_spends(promise, data.purpose)
+    if not spends or not isinstance(prepared, EquivalenceClasses):
+        return []
+    places = [Path(os.path.abspath(out)).parent] if out is not None else []
+    places += [path.parent for path in (book.path, data.policy.path) if path is not None]
+    keys: dict[str, Path] = {}
+    for certificate in (found for place in dict.fromkeys(places) for found in place.glob(f"*/{CERTIFICATE_FILE}")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            spent = json.loads(certificate.read_bytes())["spend"]["id"]
+            keys.setdefault(str(spent), key_path(certificate.parent))
+    unit, k, sentences = data.schema.protects, getattr(promise.guarantee, "k", 0), []
+    for spend in spends:
+        which = f"the release of {time_text(spend.at)}"
+        try:
+            key = Key.read(keys[spend.id])
+        except (KeyError, ReleaseError):
+            where = "its folder and its key are not beside this release, the ledger or the policy"
+            sentences.append(f"What this release and {which} reveal together was not measured: {where}.")
+            continue
+        if not key.belongs_to(data) and not _same_rows(data, key):
+            sentences.append(f"What this release and {which} reveal together was not measured: it has other rows.")
+            continue
+        # shared : for each record in both releases, how many are in its class in both
+        records, earlier = data.parts.records_of(key.table.column("source_row").to_numpy()), np.full(len(data), -1)
+        earlier[records[records >= 0]] = key.table.column("class_id").to_numpy()[records >= 0]
+        both = np.flatnonzero((earlier >= 0) & (prepared.of_row >= 0))
+        pairs = np.stack([earlier[both], prepared.of_row[both]])
+        _, pair, sizes = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
+        shared = sizes[pair.reshape(-1)]
+        fewest = f", at worst with {int(shared.min()):,}" if len(shared) else ""
+        sentences.append(
+            f"{several(len(shared), unit)} would be in both this release and {which}. To someone who has both, "
+            f"{int((shared < k).sum()):,} of them look alike with fewer than k = {k}{fewest} (counting themselves)."
+        )
+    return sentences
+
+
+def _same_rows(data: Dataset, key: Key) -> bool:
+    """Return whether identifiers show that a key is about the same rows, read under another policy."""
+    rows = key.table.column("source_row").to_numpy()
+    names = [item.name for item in data.schema.identifiers if item.name in key.table.column_names]
+    if not names or not np.isin(rows, data.original.source_rows).all():
+        return False
+    own = pa.table(data.cells(rows, names)).cast(pa.schema([(name, pa.string()) for name in names]))
+    return bool(own.equals(key.table.select(names).replace_schema_metadata(None).cast(own.schema)))
 
 
 def clear(
@@ -262,8 +335,8 @@ def foresee(data: Dataset) -> Foresight:
 
 def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
     """Warn about an empty dataset, and about released labels that look like cards or vehicles: many, and repeated."""
-    if len(data) == 0:
-        yield _NO_TRIPS
+    if len(data) == 0 and not isinstance(mechanism, ClassMechanism):  # which refuses them
+        yield _NO_ROWS.format(data.schema.protects if data.schema.trip is None else TRIP)
     if data.schema.trip is not None:
         yield from _expectation_warnings(data)
         yield from _date_warnings(data)
@@ -519,12 +592,19 @@ def rehearse(
     if usefulness is not None:
         foresight = replace(foresight, warnings=(*foresight.warnings, *_spread_warnings(data, usefulness)))
     with _opened(ledger, data.policy, again=again) as book:
-        before = book.statement(data.policy.dataset)
+        before, together = book.statement(data.policy.dataset), list[str]()
         rehearsal: Any = book.rehearsal()  # raises Rehearsed instead of spending
+
+        def review(promise: Promise, prepared: object) -> None:
+            together.extend(_correspondence(data, book, promise, prepared, out))
+
         try:
             with _blaming_policy(data):
-                mechanism.release(data, ledger=rehearsal, noise=noise or Noise())
+                mechanism.release(data, ledger=rehearsal, noise=noise or Noise(), review=review)
         except Rehearsed as stop:
+            foresight = replace(foresight, warnings=(*foresight.warnings, *(together if book.again else ())))
+            if together and not book.again:  # the first refusal is that of the repeat
+                stop.refusals = (" ".join([stop.refusals[0], *together]), *stop.refusals[1:])
             return DryRun(
                 promise=stop.promise,
                 num_rows=len(data),

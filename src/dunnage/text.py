@@ -6,8 +6,12 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
+from fractions import Fraction
+
+from dunnage.exact import bounded_text, exact
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
+_MANY_DIGITS = 6
 _ROUNDING = 1e-9  # a share this close to the whole counts as the whole
 
 
@@ -50,6 +54,17 @@ def rounded_percent(share: float) -> str:
 def percent(share: float) -> str:
     """Write a share in per cent; only the whole is written as 100 %, only nothing as 0 %."""
     return "over 99.9 %" if 0.9995 <= share < 1 else rounded_percent(share)
+
+
+def percent_at_most(share: Fraction | float, digits: int = 3) -> str:
+    """Write an upper bound on a share in per cent, rounded up: what is printed is never below the bound."""
+    texts = (bounded_text(100 * exact(share), up=True, digits=num) for num in (digits, _MANY_DIGITS))
+    return f"{next((text for text in texts if text != '100'), '100')} %"  # a little less than certain: more digits
+
+
+def percent_at_least(share: Fraction | float, digits: int = 3) -> str:
+    """Write a lower bound on a share in per cent, rounded down: what is printed is never above the bound."""
+    return f"{bounded_text(100 * exact(share), up=False, digits=digits)} %"
 
 
 def percent_change(change: float) -> str:

@@ -203,6 +203,7 @@ def _read_rows(request: AdviceRequest, goal: str) -> RowSubject:
             raise ParameterError("the rows were read under another policy. Give that policy, or the path of the rows.")
     else:
         data = load(request.data, policy, period=request.period)
+    data.require_rows()
     public, digest = request.size is not None, check_digest(data, policy)
     return RowSubject(request=request, data=data, digest=digest, public_size=public, policy=policy)
 

@@ -20,9 +20,10 @@ from pydantic import Field, model_validator
 
 from dunnage.arrays import FloatArray
 from dunnage.errors import ParameterError
+from dunnage.exact import bounded_text, exact
 from dunnage.model.documents import Model
 from dunnage.model.house import INFERENCE, LINKABILITY, RISKS, SINGLING_OUT
-from dunnage.text import number_text, percent, several
+from dunnage.text import number_text, percent, percent_at_least, percent_at_most, several
 
 CONFIDENCE = 0.95
 MAX_AT_RISK = 10
@@ -109,8 +110,9 @@ class Finding(Model):
 
     def text(self, figure: float) -> str:
         """Write a figure of this finding for a person."""
-        if self.is_share:
-            return percent(figure)
+        if self.is_share:  # a bound as its sentence writes it: rounded up
+            bound = percent_at_most(figure)
+            return bound if bound in self.sentence else percent(figure)
         # Units of counts are plural words; those of measures, such as ms, are short.
         unit = self.unit.removesuffix("s") if figure == 1 and len(self.unit) > 3 else self.unit
         return number_text(figure) + ("" if self.unit == "ratio" else f" {unit}")
@@ -175,14 +177,19 @@ class _Entry(NamedTuple):
     baseline: str = ""  # The end of the sentence: what the figure is without the release, or without privacy
 
 
+_PERCENT = {"%": percent, "%<": percent_at_most, "%>": percent_at_least}
+
+
 class _Writer(Formatter):
-    """Fill in templates: ``%`` is a percentage, ``n`` a number for a person, ``#trip`` a number of trips."""
+    """Fill in templates as the head of ``findings.toml`` says."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        if format_spec == "%":
-            return percent(value)
+        if format_spec in _PERCENT:
+            return _PERCENT[format_spec](value)
         if format_spec == "n":
             return number_text(value)
+        if format_spec == "n<":
+            return bounded_text(exact(value), up=True, digits=4)
         if format_spec.startswith("#"):
             return several(value, format_spec[1:])
         return str(format(value, format_spec))

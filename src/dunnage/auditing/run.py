@@ -509,6 +509,8 @@ class Draft:
             return cls(request, ESTIMATES)._with_estimates()
         if request.release.kind == COUNTS:
             return cls(request, COUNTS)._with_counts()
+        if request.data is not None:
+            request.data.require_rows()
         if "class_id" in request.release.data.column_names:
             view = ClassesView.of(request.release)
             return cls(request, view.statistic)._with_classes(view)

@@ -170,7 +170,9 @@ def publish(
     ] = False,
     ledger: Annotated[OptText, Option(help="Ledger file. Default: dunnage-ledger.sqlite beside the policy.")] = None,
     sign: shared.SignOption = None,
-    again: Annotated[bool, Option("--again", help="Spend again on the same dataset, period and policy.")] = False,
+    again: Annotated[
+        bool, Option("--again", help="Spend again: same policy, or a second k-anonymous release of the same period.")
+    ] = False,
     allow_noise: Annotated[
         bool, Option("--allow-noise", help="Also publish counts that are hardly better than an empty table.")
     ] = False,
@@ -215,9 +217,14 @@ def publish(
     with progress() as tell:
         tell("reading and checking the data")
         dataset = dn.load(data, rules, period=period)
-        warnings = owner_warnings(dataset)
-        for warning in warnings:  # before any budget is spent
+        warnings = list[str]()
+
+        def warn(warning: str) -> None:  # before any budget is spent
+            warnings.append(warning)
             print_text(f"WARNING: {warning}", err=True)
+
+        for warning in owner_warnings(dataset):
+            warn(warning)
         clearance = clear(dataset, ledger=ledger, house=limits, exception=exception, noise=noise)
         release, key = dn.publish(
             dataset,
@@ -231,6 +238,7 @@ def publish(
             exception=exception,
             allow_noise=allow_noise,
             progress=tell,
+            warn=warn,
         )
     if clearance is not None and limits is not None:
         clearance = clearance.joined(limits.clear(limits.of_certificate(release.certificate), exception))
@@ -239,7 +247,7 @@ def publish(
     # These facts are not in the release. They are printed for the owner, who runs the command.
     unplanned = unplanned_path(out)
     named = {"unplanned": str(unplanned)} if unplanned.exists() else {}
-    result["owner"] = {"warnings": list(warnings), "left_out": num_left_out, **key.facts, **named}
+    result["owner"] = {"warnings": warnings, "left_out": num_left_out, **key.facts, **named}
     result["rows"] = len(release)
     guarantee = ", ".join(f"{name} {value}" for name, value in certificate.guarantee.to_dict().items())
     lines = [f"Released  {out}", f"Key       {key_path(out)} (private: never share it)"]

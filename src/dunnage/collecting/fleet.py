@@ -325,7 +325,7 @@ class _FleetRun:
             else:
                 total: Fraction = slot * int(num)
                 beyond = f", beyond the lifetime limit of {decimal_text(limit)}" if total > limit else ""
-                text = f"tier {tier}: {reports} add up to at most epsilon {decimal_text(total)}{beyond}"
+                text = f"tier {tier}: {reports} add up to at most epsilon {decimal_text(total, up=True)}{beyond}"
             done.composed += [text + words] if any_vehicle else []
         slots = done.num_reports // len(self.task.purposes)
         if done.num_missing * 2 > slots:

@@ -32,7 +32,7 @@ from dunnage.devices.subjects import Grid
 from dunnage.samples import CITY_BOX, PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
 from dunnage.showing.audit import carrier_pictures, write_audit
 from dunnage.showing.figures import Picture
-from dunnage.text import percent
+from dunnage.text import percent, percent_at_most
 
 NUMBERS, PLACES = "telemetry", "positions"
 SOURCES = {NUMBERS: "telemetry.csv", PLACES: "positions.parquet"}
@@ -151,7 +151,7 @@ def _name_numbers(n: Numbers) -> None:
         strict=n.read("epsilon, strict tier", places, "/measures/loss/tiers/strict/day"),
         lifetime=n.read("epsilon of a lifetime", places, "/measures/loss/lifetime"),
         before=n.read("a suspicion before", places, "/meaning/odds/1/before", percent),
-        after=n.read("a suspicion after one report, at most", places, "/meaning/odds/1/at_most", percent),
+        after=n.read("a suspicion after one report, at most", places, "/meaning/odds/1/at_most", percent_at_most),
         claimed=n.read("epsilon claimed for published response", PROOF, "/claimed"),
         published=n.read("epsilon that holds for published response", PROOF, "/measured/published"),
         sound=n.read("epsilon that holds for ours", PROOF, "/measured/sound"),

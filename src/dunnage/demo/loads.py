@@ -45,7 +45,7 @@ from dunnage.showing.figures import Picture
 from dunnage.showing.loading import loading_page
 from dunnage.showing.loads import LoadsStory, PlanView, loads_page, loads_pictures
 from dunnage.tables.dataset import Dataset, load
-from dunnage.text import percent
+from dunnage.text import percent, percent_at_most
 
 CAPACITY, BY, QUANTITY = 500.0, "destination", "weight"
 PLAN_SECONDS = 20.0
@@ -216,7 +216,7 @@ def _name_numbers(n: Numbers) -> None:
         k=n.read("k reached", CERTIFICATE, "/measures/k_reached"),
         classes=n.read("classes", CERTIFICATE, "/measures/classes"),
         loss=n.read("information loss", CERTIFICATE, "/measures/loss/total", percent),
-        named=n.read("highest chance to identify a row", CERTIFICATE, "/meaning/odds/0/right_at_most", percent),
+        named=n.read("highest chance to identify a row", CERTIFICATE, "/meaning/odds/0/right_at_most", percent_at_most),
         optimum=optimum,
         trucks=trucks,
         cost=n.compute("additional trucks, sealed plan", more, over, [trucks, optimum], signed),

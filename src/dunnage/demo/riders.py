@@ -40,7 +40,7 @@ from dunnage.showing.figures import CityMap, Flows, Picture
 from dunnage.showing.fleets import Running, plan_page, settlement_page, wait_picture
 from dunnage.tables.dataset import load
 from dunnage.tables.gtfs import load_city
-from dunnage.text import percent
+from dunnage.text import percent, percent_at_most
 
 HOURS = ("07:00", "09:00")
 MAX_WAIT, SHUTTLE_HOUR = 180.0, 60.0
@@ -201,7 +201,7 @@ def _name_numbers(n: Numbers) -> None:
         most=n.read("trips of a rider that are counted", CERTIFICATE, "/measures/contribution/max"),
         cells=n.read("types of trips", CERTIFICATE, "/measures/cells"),
         before=n.read("a suspicion before", CERTIFICATE, "/meaning/odds/1/before", percent),
-        after=n.read("a suspicion after, at most", CERTIFICATE, "/meaning/odds/1/at_most", percent),
+        after=n.read("a suspicion after, at most", CERTIFICATE, "/meaning/odds/1/at_most", percent_at_most),
         planned=planned,
         needed=needed,
         laplace=laplace,

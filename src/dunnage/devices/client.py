@@ -76,16 +76,16 @@ class TaskLosses:
                 lines.append(f"{name}: the loss of one slot has no bound, nor has that of a day, window or lifetime")
                 continue
             lines += [
-                f"{name}: one slot, all purposes: at most epsilon {decimal_text(slot)}",
-                f"{name}: a day of {num} slot{'s' if num > 1 else ''}: at most epsilon {decimal_text(day)}",
-                f"{name}: a lifetime: at most epsilon {decimal_text(lifetime)}. It lasts for {lifetime // day} days, "
-                "then the vehicle stops reporting",
+                f"{name}: one slot, all purposes: at most epsilon {decimal_text(slot, up=True)}",
+                f"{name}: a day of {num} slot{'s' if num > 1 else ''}: at most epsilon {decimal_text(day, up=True)}",
+                f"{name}: a lifetime: at most epsilon {decimal_text(lifetime, up=True)}. It lasts for "
+                f"{lifetime // day} days, then the vehicle stops reporting",
             ]
             if width is not None:
                 lines.append(
-                    f"{name}: any {width} consecutive slots: at most epsilon {decimal_text(slot * width)}. This is a "
-                    f"promise for {width} slots. The loss of a day is {decimal_text(Fraction(num, width))} times as "
-                    "much, and the loss of a lifetime grows with every slot up to the limit"
+                    f"{name}: any {width} consecutive slots: at most epsilon {decimal_text(slot * width, up=True)}. "
+                    f"This is a promise for {width} slots. The loss of a day is {decimal_text(Fraction(num, width))} "
+                    "times as much, and the loss of a lifetime grows with every slot up to the limit"
                 )
         return lines
 

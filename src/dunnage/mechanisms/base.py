@@ -176,6 +176,7 @@ class Mechanism(Model, abc.ABC):
         noise: Noise,
         progress: Progress | None = None,
         expected: ExpectedError | None = None,  # of counts, predicted from public facts, for the certificate
+        review: Callable[[Promise, Any], None] | None = None,  # looks at what was prepared; may refuse
     ) -> Publication:
         """Promise, spend once, add noise, and return the release with its certificate.
 
@@ -189,6 +190,8 @@ class Mechanism(Model, abc.ABC):
         if noise.seeded:
             promise = promise.voided(self.seeded)
         prepared = self.prepare(dataset, progress)
+        if review is not None:
+            review(promise, prepared)
         spend = ledger.spend(promise, dataset.purpose)
         outcome = self.draw(dataset, prepared, noise)
         certificate = certify(

@@ -170,6 +170,7 @@ class ClassMechanism(ClassRelease):
         """Return the classes, which are private and follow from the rows alone; refuse if no release is possible."""
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> EquivalenceClasses:
+        dataset.require_rows()
         return self.classes(dataset, progress)
 
     def class_promise(
@@ -328,7 +329,7 @@ def strata(dataset: Dataset) -> tuple[IntArray, int]:
         column = released_column(dataset, attribute.name)
         ranks = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64) - 1
         # Renumber after each column, so that the product stays below n^2.
-        present, codes = np.unique(codes * (int(ranks.max()) + 1) + ranks, return_inverse=True)
+        present, codes = np.unique(codes * (int(ranks.max(initial=0)) + 1) + ranks, return_inverse=True)
         num = len(present)
     return codes, num
 

@@ -60,6 +60,7 @@ from dunnage.model.certificate import CountMeasures, CountNoise, FeatureNoise, S
 from dunnage.model.city import City
 from dunnage.model.guarantees import (
     BOUNDED_CONTRIBUTION,
+    CHECKED_FILE,
     EPSILON_PER_TRIP,
     PUBLIC_DOMAIN,
     PUBLIC_FEATURES,
@@ -96,6 +97,7 @@ NUMERICS = (
 FLOATING = "the noise is in floating point: its last digits reveal which counts it may have been added to"
 MAX_DENSE_CELLS = 1 << 22  # up to this size every cell gets noise; beyond it, only the cells where it can matter
 
+MAX_TRIPS = 2**52  # that a table can hold: each type counts up to its part, so that all sums with noise are exact
 _MAX_DENOMINATOR = 10**9
 _SHARE_TOLERANCE = 1e-6
 
@@ -128,24 +130,22 @@ def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level
     universe, trip = dataset.schema.universe(dataset.period, level=level), dataset.schema.trip
     cells, weights, num_dropped = trip_cells(dataset, universe), None, 0
     if trip is not None and trip.count is not None:  # a row stands for several trips
-        weights = dataset.numbers(trip.count).astype(np.int64)  # the dataset has checked that it is whole and small
+        weights = dataset.numbers(trip.count)  # the dataset has checked that they are whole
     if rows is not None:
         num_dropped = len(cells) - int(rows.sum())
         cells, weights = cells[rows], None if weights is None else weights[rows]
     if universe.num_cells <= max(MAX_DENSE_CELLS, 2 * len(cells)):  # a table of all cells is the fastest way to count
-        dense = np.zeros(universe.num_cells, dtype=np.int64)
-        if weights is None:
-            dense += np.bincount(cells, minlength=universe.num_cells)
-        else:
-            np.add.at(dense, cells, weights)
-        occupied = np.flatnonzero(dense)
-        counts = dense[occupied]
+        sums: NDArray[Any] = np.bincount(cells, weights, minlength=universe.num_cells)
+        occupied = np.flatnonzero(sums)
+        sums = sums[occupied]
     else:
         order = np.argsort(cells, kind="stable")
         occupied, starts = np.unique(cells[order], return_index=True)
-        each = np.ones(len(cells), dtype=np.int64) if weights is None else weights[order]
-        counts = np.add.reduceat(each, starts) if len(starts) else np.zeros(0, dtype=np.int64)
-        occupied, counts = occupied[counts > 0], counts[counts > 0]
+        each = np.ones(len(cells)) if weights is None else weights[order]
+        sums = np.add.reduceat(each, starts) if len(starts) else np.zeros(0)
+        occupied, sums = occupied[sums > 0], sums[sums > 0]
+    # Sums up to the limit are exact. It moves no count by more than one trip does, and refuses nothing because of rows.
+    counts = np.minimum(sums, max(1, MAX_TRIPS // universe.num_cells)).astype(np.int64)
     return Counted(universe=universe, cells=occupied, counts=counts, num_dropped=num_dropped)
 
 
@@ -489,7 +489,7 @@ class CountsMechanism(Mechanism):
             guarantee=PureDP(epsilon=epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE),
             basis=self.form.basis,
             mechanism=self.describe(),
-            assumptions=(PUBLIC_DOMAIN, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
+            assumptions=(PUBLIC_DOMAIN, CHECKED_FILE, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
             in_clear=(f"the universe of trip types: {schema.level}s, windows and days", *exceptions),
             numerics=self.form.numerics,
             claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if self.form.why else "",
@@ -955,8 +955,6 @@ MAX_GROUPS = 1 << 24
 # Parts of epsilon that the preset ``margins`` gives to margin and cells; the other features share the rest.
 MARGIN_SHARE = Fraction(1, 20)
 MARGINS_CELLS_SHARE = Fraction(13, 20)
-# Largest relative residual of the optimality conditions at which counts are the nearest ones to the noisy sums.
-MAX_RESIDUAL = 1e-10
 
 
 def _kept_shares(given: object) -> str | Pairs:
@@ -1090,8 +1088,8 @@ class ConstrainedCounts(FeatureMechanism):
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
         residual = release.certificate.counts.kkt_residual
-        near = residual is not None and 0 <= residual < math.inf and (self.as_published or residual <= MAX_RESIDUAL)
-        require(near, "certificate.json: the counts are not the nearest ones to the noisy sums")
+        stated = residual is not None and 0 <= residual <= 1
+        require(stated, "certificate.json: does not say how near the counts are to the noisy sums")
         return {"kkt_residual", *super().check_noise(release, schema, change)}
 
     @property
@@ -1108,6 +1106,7 @@ class ConstrainedCounts(FeatureMechanism):
         )
 
     def draw_counts(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> DrawnCounts:
+        # The budget is spent, so nothing is refused here: the certificate says how exact the projection is.
         margins, laws = self._margins, prepared.laws
         features = prepared.features[:-1] if margins else prepared.features
         layout = Layout.of(prepared.universe, features)
@@ -1118,7 +1117,8 @@ class ConstrainedCounts(FeatureMechanism):
         if self.as_published:  # each count is rounded separately
             order = np.lexsort((-noisy, np.repeat(np.arange(layout.num_groups), layout.sizes)))
             floors = np.full(layout.num_groups, -np.inf)
-            projection = project(ListedCells(values=noisy[order], starts=layout.starts, floors=floors), family, sums)
+            listed = ListedCells(values=noisy[order], starts=layout.starts, floors=floors)
+            projection = project(listed, family, sums, tolerance=math.inf)
             places, counts = order, np.rint(projection.x).astype(np.int64)
         else:
             if margins:  # estimate cells with the help of the margin, the last feature; then project the estimates
@@ -1136,7 +1136,7 @@ class ConstrainedCounts(FeatureMechanism):
                 places = np.flatnonzero(dense.x > 0)
                 projection = replace(dense, x=dense.x[places])
             else:
-                projection = project_table(noisy, layout.starts, family, sums)
+                projection = project_table(noisy, layout.starts, family, sums, tolerance=math.inf)
                 assert projection.cells is not None  # the whole table is in memory
                 places = projection.cells
             counts = _whole(projection.x, np.searchsorted(places, layout.starts), layout, noise)
@@ -1190,4 +1190,4 @@ def _whole(values: FloatArray, starts: IntArray, layout: Layout, noise: Noise) -
 
 
 def _figures(queries: NoisyQueries, residual: float) -> CountFigures:
-    return {"features": queries.describe(), "kkt_residual": residual}
+    return {"features": queries.describe(), "kkt_residual": float(f"{min(residual, 1.0):.1e}")}

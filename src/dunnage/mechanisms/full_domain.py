@@ -343,7 +343,7 @@ class LatticeColumn:
 
     @cached_property
     def num_groups(self) -> tuple[int, ...]:
-        return tuple(int(groups.max()) + 1 for groups in self.groups)
+        return tuple(int(groups.max(initial=-1)) + 1 for groups in self.groups)
 
     @cached_property
     def in_order(self) -> bool:
@@ -377,7 +377,7 @@ class Records:
 
     @classmethod
     def of(cls, stratum: IntArray, columns: Sequence[LatticeColumn]) -> Records:
-        num_strata = int(stratum.max()) + 1
+        num_strata = int(stratum.max(initial=-1)) + 1
         keys, _ = _combined([(stratum, num_strata), *((c.codes, len(c.values)) for c in columns)])
         _, first, of_row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         codes = tuple(column.codes[first] for column in columns)

@@ -41,6 +41,7 @@ from dunnage.mechanisms.classes import released_column
 from dunnage.model.certificate import NoiseCell, RowMeasures, StatedConfidence
 from dunnage.model.domains import Numeric, PointGrid
 from dunnage.model.guarantees import (
+    CHECKED_FILE,
     EPSILON_PER_RECORD,
     PUBLIC_BORDERS,
     PUBLIC_COLUMNS,
@@ -62,6 +63,7 @@ from dunnage.model.schema import Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import floats, generalised, require, same
+from dunnage.text import percent_at_most
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -159,7 +161,15 @@ class NoisyMechanism(Mechanism):
             guarantee=guarantee,
             basis=Basis.PROVED,
             mechanism=self.describe(),
-            assumptions=(PUBLIC_DOMAIN, PUBLIC_COUNT, *known_columns, *assumptions, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+            assumptions=(
+                PUBLIC_DOMAIN,
+                CHECKED_FILE,
+                PUBLIC_COUNT,
+                *known_columns,
+                *assumptions,
+                EPSILON_PER_RECORD,
+                SYSTEM_ENTROPY,
+            ),
             in_clear=("the number of records", *in_clear, *unchanged),
             numerics=NUMERICS,
             notes=self.notes(),
@@ -237,7 +247,7 @@ def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:
                 about = (
                     f"{amount(cell.law.radius * step + step / 2, domain)} to either side at "
                     f"{decimal_text(100 * cell.law.confidence)} % confidence, so the interval spans up to "
-                    f"{float(100 * share):.0f} % of the range"
+                    f"{percent_at_most(share, 2)} of the range"
                 )
             lines.append(f"{name} from {first} to {last}: {about}")
         if num_wide:

@@ -43,7 +43,7 @@ from dunnage.mechanisms.classes import (
 from dunnage.model.domains import Numeric, decimal_scale
 from dunnage.model.guarantees import CHOICE_DEPENDS_ON_DATA, Assumption, Promise
 from dunnage.model.schema import Attribute, Schema
-from dunnage.text import percent
+from dunnage.text import percent_at_most
 
 if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
@@ -194,7 +194,7 @@ class Partition(ClassMechanism):
         if len(attributes) == 1:
             return self._cut_one(dataset, attributes[0], stratum, num_strata)
         result = self._cut_several(dataset, attributes, stratum, num_strata)
-        outcome = "is proven least" if result.proven else f"could be at most {percent(result.gap)} lower"
+        outcome = "is proven least" if result.proven else f"could be at most {percent_at_most(result.gap)} lower"
         _log.info("partition of %d attributes: the loss %s", len(attributes), outcome)
         return result
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -22,7 +21,7 @@ from pydantic import PlainValidator, model_validator
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.exact import decimal_text, plain, shown_number
+from dunnage.exact import bounded_text, plain, shown_number
 from dunnage.mechanisms.base import (
     Flag,
     Foresight,
@@ -52,12 +51,14 @@ from dunnage.mechanisms.noisy import (
 )
 from dunnage.model.certificate import RowMeasures
 from dunnage.model.guarantees import (
+    CHECKED_FILE,
     EPSILON_PER_RECORD,
     FRESH_SAMPLE,
     PUBLIC_DOMAIN,
     SECRET_SAMPLE,
     SYSTEM_ENTROPY,
     Basis,
+    Loss,
     Neighbours,
     Promise,
     SampledDP,
@@ -153,7 +154,7 @@ class _PublishedRule(_CountRule):
         delta = sampling_delta(self.k, self.beta, as_published=True)
         return (
             f"epsilon = -ln(1 - beta) + 2 epsilon' k / |D|, where epsilon' = {shown_number(self.epsilon_choice)} and "
-            f"|D| is the size of the secret sample, and delta {_rounded_up(delta)} "
+            f"|D| is the size of the secret sample, and delta {bounded_text(delta, up=True)} "
             "(Li, Erkin, Lagendijk 2022, eqs. 13, 14, 18 and 20)"
         )
 
@@ -308,7 +309,7 @@ class SampledLattice(ClassRelease):
             protects=schema.protects,
             neighbours=Neighbours.ADD_REMOVE,
         )
-        warning = f"delta {_rounded_up(guarantee.delta)}: with this probability nothing is promised"
+        warning = f"delta {bounded_text(guarantee.delta, up=True)}: with this probability nothing is promised"
         names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
         counts = "the number of released records, the number of classes, the size of each class"
         if self.left_out != "noisy":
@@ -334,7 +335,7 @@ class SampledLattice(ClassRelease):
             guarantee=guarantee,
             basis=Basis.CLAIMED if why else Basis.PROVED,
             mechanism=self.describe(),
-            assumptions=(PUBLIC_DOMAIN, SECRET_SAMPLE, FRESH_SAMPLE, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+            assumptions=(PUBLIC_DOMAIN, CHECKED_FILE, SECRET_SAMPLE, FRESH_SAMPLE, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
             in_clear=(*in_clear, *(a.exception for a in schema if a.exception)),
             numerics=_NUMERICS,
             claim=claim,
@@ -405,7 +406,7 @@ class SampledLattice(ClassRelease):
             require(fits, f"data: intervals of {name} do not follow from its noise")
         guarantee = release.certificate.guarantee
         if isinstance(guarantee, SampledDP):
-            losses = f"epsilon {decimal_text(guarantee.epsilon)} and delta {decimal_text(guarantee.delta)}"
+            losses = str(Loss(guarantee.epsilon, guarantee.delta)).replace(", delta", " and delta")
             yield f"{losses} follow from k and beta"
 
     def preview(self, dataset: Dataset) -> Foresight:
@@ -419,11 +420,12 @@ class SampledLattice(ClassRelease):
         for number in np.argsort(-probability, kind="stable")[:_MAX_NODES_SHOWN]:  # among equals, lower levels first
             levels = dict(zip([column.name for column in lattice.columns], lattice.node(int(number)), strict=True))
             would_keep, chance = int(kept.flat[number]), float(probability[number])
-            nodes.append({"levels": levels, "kept": would_keep, "share": would_keep / num, "probability": chance})
+            share = would_keep / max(num, 1)
+            nodes.append({"levels": levels, "kept": would_keep, "share": share, "probability": chance})
             named = ", ".join(f"{name} {level}" for name, level in levels.items())
             lines.append(
                 f"levels {named}: chosen with probability {100 * chance:.3g} %; these would keep {would_keep} of {num} "
-                f"records ({100 * (would_keep / num):.0f} %) if all records were sampled"
+                f"records ({100 * share:.0f} %) if all records were sampled"
             )
         cells = self._cells(dataset.schema)
         noisy = foresee_intervals(cells) if cells else Foresight()
@@ -435,8 +437,8 @@ class SampledLattice(ClassRelease):
         delta, num_records, warnings = self._rule.delta(), len(dataset), []
         if delta * num_records >= 1:
             warnings.append(
-                f"delta {_rounded_up(delta)} is at least 1/n for these {num_records} records, so a record may be "
-                "revealed outright. Raise k, sample less, or choose a smaller delta."
+                f"delta {bounded_text(delta, up=True)} is at least 1/n for these {num_records} records, so a record "
+                "may be revealed outright. Raise k, sample less, or choose a smaller delta."
             )
         if self.least > num_records:
             warnings.append(f"k = {self.least} exceeds the {num_records} records: everything will be suppressed.")
@@ -460,11 +462,6 @@ class SampledLattice(ClassRelease):
             return {}
         domains = noisy_domains(schema, f'{self.name} with left_out = "noisy"')
         return cut_cells(domains, {}, law="laplace", epsilon=self.left_out_epsilon, confidence=self.confidence)
-
-
-def _rounded_up(delta: Fraction) -> str:
-    digits = Context(prec=3, rounding=ROUND_CEILING)
-    return f"{digits.divide(Decimal(delta.numerator), Decimal(delta.denominator)).normalize():g}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -38,7 +38,7 @@ from dunnage.model.guarantees import (
     exp_upper,
     guarantee_from,
 )
-from dunnage.text import rounded_percent
+from dunnage.text import percent_at_most, rounded_percent
 
 FORMAT = 1
 MAX_CERTIFICATE_BYTES = 16 << 20
@@ -84,6 +84,7 @@ class AttributeStatement(Model):
     domain: JsonObject | None = None
     missing: str | None = None
     outside: str | None = None
+    unreadable: str | None = None
     merged: str | None = None
     purpose: str | None = None  # of an estimate: the purpose of the reports it comes from
     window_minutes: int | None = None  # of windows that are described by their labels alone
@@ -631,15 +632,16 @@ def meaning(promise: Promise) -> Meaning:
     persons = any(item.name == COUNTS_PERSONS for item in promise.assumptions)
     people = f", of at least {proved.k} different persons" if persons else ""
     counts = "k counts persons, not records. There is no limit on the records that one person has in a class."
+    highest = Fraction(1, proved.k)
     sentences = [
         f"Someone who knows the public and generalised values of a {unit} sees at least {proved.k} released records "
-        f"that look alike{people}. A guess at its row is right at most {100 / proved.k:.3g} % of the time "
+        f"that look alike{people}. A guess at its row is right at most {percent_at_most(highest)} of the time "
         f"(1 in {proved.k}).",
         *([counts] if persons else []),
         "It does not limit what can be concluded from values that all records of a class share, from knowing that "
         "a record is absent, or from a second release of the same records.",
     ]
-    row = OddsRow(attack="name the row of a known record", right_at_most=_ceiling(Fraction(1, proved.k)))
+    row = OddsRow(attack="name the row of a known record", right_at_most=_ceiling(highest))
     return Meaning(sentences=sentences, odds=[row])
 
 
@@ -656,16 +658,16 @@ def odds(loss: Loss) -> list[OddsRow]:
     for prior in PRIORS:
         before = float(prior)
         if not loss.delta:
-            after = _ceiling(prior / (prior + (1 - prior) / growth))
-            sentence = f"a {rounded_percent(before)} suspicion becomes at most {rounded_percent(after)}"
-            rows.append(OddsRow(before=before, at_most=after, sentence=sentence))
+            after = prior / (prior + (1 - prior) / growth)
+            sentence = f"a {rounded_percent(before)} suspicion becomes at most {percent_at_most(after)}"
+            rows.append(OddsRow(before=before, at_most=_ceiling(after), sentence=sentence))
             continue
         # The best test between "in" and "out" is a corner of the (epsilon, delta) region.
         error = (1 - loss.delta) / (1 + growth)
-        right = _ceiling(max(1 - error, 1 - prior * (1 - loss.delta), 1 - (1 - prior) * (1 - loss.delta)))
-        best = f"the best guess is right at most {rounded_percent(right)} of the time"
+        right = max(1 - error, 1 - prior * (1 - loss.delta), 1 - (1 - prior) * (1 - loss.delta))
+        best = f"the best guess is right at most {percent_at_most(right)} of the time"
         sentence = f"with a {rounded_percent(before)} suspicion, {best}"
-        rows.append(OddsRow(before=before, right_guess_at_most=right, sentence=sentence))
+        rows.append(OddsRow(before=before, right_guess_at_most=_ceiling(right), sentence=sentence))
     return rows
 
 

@@ -66,8 +66,8 @@ class Loss:
     def __str__(self) -> str:
         if self.epsilon is None:
             return "no bound"
-        text = f"epsilon {decimal_text(self.epsilon)}"
-        return text + (f", delta {decimal_text(self.delta)}" if self.delta else "")
+        text = f"epsilon {decimal_text(self.epsilon, up=True)}"
+        return text + (f", delta {decimal_text(self.delta, up=True)}" if self.delta else "")
 
 
 NO_LOSS = Loss(Fraction(0))
@@ -406,6 +406,11 @@ SECRET_SAMPLE = Assumption(
 FRESH_SAMPLE = Assumption(
     "sample drawn afresh", "every release has its own samples; releases of one sample do not compose"
 )
+CHECKED_FILE = Assumption(
+    "checked file",
+    "whether there is a release is not hidden: there is none of a file that is no table, lacks a column, or breaks a "
+    "rule of the policy that refuses it, such as missing, outside or unreadable values",
+)
 EPSILON_PER_RECORD = Assumption(
     "epsilon per record", "epsilon is for one record; for a person with several records it applies to each of them"
 )
@@ -557,11 +562,13 @@ class SpendPurpose:
     """What a spend is for: the dataset and period that pay, under which policy and budget.
 
     With ``allow_unbounded`` the policy permits releases that no budget can bound. ``input_digest`` gives the digest of
-    the rows under a key; it only helps the ledger to name the right remedy.
+    the rows under a key; it only helps the ledger to name the right remedy. ``schema_digest`` is that of the columns
+    and rules as they were understood, with defaults; with the mechanism it says which releases repeat each other.
     """
 
     dataset: str
     policy_digest: str
+    schema_digest: str | None = None
     period: str | None = None
     budget: Budget | None = None
     allow_unbounded: bool = False

@@ -22,7 +22,7 @@ from dunnage.model.certificate import Certificate
 from dunnage.model.documents import Flaws, Listed, Model
 from dunnage.model.guarantees import UNBOUNDED, Basis, Loss, Neighbours, Promise, total
 from dunnage.model.policy import Number, PolicyReading, Table, Written, checked_copy, key, read_tables
-from dunnage.text import percent
+from dunnage.text import percent, percent_at_most
 
 HOUSE_FILE = "house.toml"
 SINGLING_OUT, LINKABILITY, INFERENCE = "singling out", "linkability", "inference"
@@ -249,7 +249,7 @@ class House:
         if linkage is None:
             what = f"the truck linkage of this plan is not known; at most {percent(float(limit))} is allowed."
             return [_Figure("max_truck_linkage", False, what)]
-        what = f"someone who knows a record can name its truck {percent(linkage)} of the time"
+        what = f"someone who knows a record can name its truck {percent_at_most(linkage)} of the time"
         return [self._share("max_truck_linkage", linkage, what, limit)]
 
     def of_risks(self, worst: Mapping[str, tuple[str, float]]) -> list[_Figure]:

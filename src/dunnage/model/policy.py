@@ -221,11 +221,19 @@ class Policy:
         document = {name: table for name, table in self.document.items() if name != "loading"}
         return digest_of({"document": canonical(document), "files": dict(self.files)})
 
+    def schema_digest(self) -> str:
+        """Return the SHA-256 of the columns and rules as they are understood: defaults written down change nothing."""
+        schema = self.schema
+        parts = (schema.protects, schema.together, schema.person, schema.trip, schema.contribution, schema.dates)
+        columns = [{**column.describe(), "cells": repr(column.cells)} for column in schema]
+        return digest_of({"columns": columns, "rules": repr((parts, self.small)), "files": dict(self.files)})
+
     def purpose(self, period: str | None = None) -> SpendPurpose:
         return SpendPurpose(
             dataset=self.dataset,
             period=period,
             policy_digest=self.digest(),
+            schema_digest=self.schema_digest(),
             budget=self.budget,
             allow_unbounded=self.allow_unbounded,
         )
@@ -476,6 +484,7 @@ class DeclaredColumn(Table):
     role: AnyRole
     missing: Missing = "refuse"
     outside: Outside = "refuse"
+    unreadable: Missing = "refuse"
 
     def domain_in(self, reading: PolicyReading) -> Domain | None:
         return None
@@ -682,6 +691,7 @@ def _attribute(column: DeclaredColumn, info: Info) -> Attribute | None:
             domain=domain,
             missing=column.missing,
             outside=column.outside,
+            unreadable=column.unreadable,
             counts=reading.column == reading.table("trip").get("count"),
             format=getattr(column, "format", None),
             cells=cells,

@@ -71,6 +71,8 @@ class Attribute:
         ``refuse`` or ``leave-out``.
     outside
         ``refuse``, ``leave-out`` or (numeric only) ``clamp``.
+    unreadable
+        ``refuse`` or ``leave-out``: for cells that are not what the kind says, such as text or infinity for a number.
     merged
         Its value where rows are merged: their ``sum``, or the value that is the ``same`` in all; None if it is not
         released or nothing is merged. The schema sets it.
@@ -91,6 +93,7 @@ class Attribute:
     domain: Domain | None = None
     missing: str = "refuse"
     outside: str = "refuse"
+    unreadable: str = "refuse"
     merged: str | None = None
     counts: bool = False
     format: str | None = None
@@ -124,7 +127,8 @@ class Attribute:
             raise ParameterError(
                 f"attribute {self.name!r} has kind {self.kind!r}, but a domain of kind {self.domain.kind!r}."
             )
-        for name, rules in (("missing", MISSING_RULES), ("outside", OUTSIDE_RULES), ("merged", (None, *MERGE_RULES))):
+        allowed = {"missing": MISSING_RULES, "outside": OUTSIDE_RULES, "unreadable": MISSING_RULES}
+        for name, rules in {**allowed, "merged": (None, *MERGE_RULES)}.items():
             if (rule := getattr(self, name)) not in rules:
                 words = ", ".join(filter(None, rules))
                 raise ParameterError(f"{name} must be one of {words}. Got {rule!r} for {self.name!r}.")
@@ -154,12 +158,15 @@ class Attribute:
             rules.append(f"records with {self.name} outside its domain were left out")
         if self.missing == "leave-out":
             rules.append(f"records without {self.name} were left out")
+        if self.unreadable == "leave-out":
+            rules.append(f"records with {self.name} that cannot be read were left out")
         return "; ".join(rules)
 
     def describe(self) -> dict[str, object]:
         """Return name, role, domain and all that is not the default as plain data."""
         domain = {"domain": self.domain.describe()} if self.domain is not None else {}
-        departs = {key: value for key in ("missing", "outside") if (value := getattr(self, key)) != "refuse"}
+        rules = {key: getattr(self, key) for key in ("missing", "outside", "unreadable")}
+        departs = {key: rule for key, rule in rules.items() if rule != "refuse"}
         kind = {"kind": self.kind} if self.kind else {}
         merged = {"merged": self.merged} if self.merged else {}
         return {"name": self.name, "role": str(self.role), **kind, **domain, **departs, **merged}

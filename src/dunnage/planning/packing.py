@@ -207,7 +207,8 @@ def pack(
     bound = solution.bound if len(problem.trucks) == 1 else whole_if_possible(solution.bound * problem.unit_cost)
     linkage = _linkage(release, solution)
     # Only the owner knows how many rows the policy left out; None says that there may be some.
-    leaves_out = any("leave-out" in (item.missing, item.outside) for item in release.certificate.attributes)
+    attributes = release.certificate.attributes
+    leaves_out = any("leave-out" in (item.missing, item.outside, item.unreadable) for item in attributes)
     stated, noise_only = release.certificate.rows.suppressed, release.noisy and release.classes is None
     suppressed = (0 if noise_only else None) if stated is None else stated.count  # noise leaves no row out
     return Plan(

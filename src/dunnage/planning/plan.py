@@ -37,7 +37,7 @@ from dunnage.planning.dispatch import HOUR, Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck
 from dunnage.tables.reader import listing_rows, read_listing, write_lines
-from dunnage.text import for_unit, percent, several
+from dunnage.text import for_unit, percent, percent_at_least, percent_at_most, several
 
 FORMAT = 1
 PLAN_FILE = "plan.json"
@@ -94,7 +94,7 @@ def linkage_text(linkage: Linkage, unit: str) -> str:
     knows = for_unit("someone who knows a package's weight", unit)
     return (
         f"{knows} can name its truck {percent(linkage.mean)} of the time on average, "
-        f"{percent(linkage.worst)} in the worst case ({linkage.kind})"
+        f"{percent_at_most(linkage.worst)} in the worst case ({linkage.kind})"
     )
 
 
@@ -414,7 +414,7 @@ class Plan(Displayed, Tabular):
             return None
         if linkage.mean <= least * (1 + 1e-9):
             return "no plan on this release can have less; larger classes (a larger k) would"
-        return f"no figure with more trucks is lower; no plan on this release gets below {percent(least)}"
+        return f"no figure with more trucks is lower; no plan on this release gets below {percent_at_least(least)}"
 
     def summary(self) -> str:
         """Describe the plan for a person."""
@@ -430,7 +430,9 @@ class Plan(Displayed, Tabular):
             lines.append(f"Truck       {truck.name}: {rooms}{used}")
         if self.certified:
             low, high = self.certified.at_least, self.certified.at_most
-            odds = f"a probability between {100 * low:.2f} % and {100 * high:.2f} %" if low < 1 else "certainty"
+            odds = "certainty"
+            if low < 1:
+                odds = f"a probability between {percent_at_least(low, 4)} and {percent_at_most(high, 4)}"
             lines.append(f"Certified   everything fits with {odds}")
             if low < 1 and self.certified.rests_on:
                 lines.append(f"Based on    {self.certified.rests_on}")

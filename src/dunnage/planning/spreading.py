@@ -25,7 +25,7 @@ from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, 
 from dunnage.planning.plan import Linkage, LinkageOffer, Slots
 from dunnage.planning.problem import PackingProblem, Whole
 from dunnage.release import Release
-from dunnage.text import percent, several
+from dunnage.text import percent, percent_at_least, several
 
 FIRST_SHARE = 0.7  # of the time, for a plan without extra trucks
 HIGH_LINKAGE = 0.5
@@ -141,7 +141,7 @@ class Purchase:
             if least is not None and self.max_linkage < Fraction(least) * (1 - Fraction(1, 10**9)):
                 raise NoPlanError(
                     f"truck linkage cannot be {percent(float(self.max_linkage))}: with the classes of this release, no "
-                    f"plan gets below {percent(least)}. Allow more, or ask the owner for larger classes."
+                    f"plan gets below {percent_at_least(least)}. Allow more, or ask the owner for larger classes."
                 )
             low = fewest(mean, float(self.max_linkage), self.extra)
             if low.mean > self.max_linkage:

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dunnage.errors import DunnageError, ParameterError
+from dunnage.errors import DunnageError, InputError, ParameterError
+from dunnage.exact import bounded_text
+from dunnage.exact import exact as read_exact
 from dunnage.kernels.counts.laplace import FLOATING_BITS, CountLaw, floating_noise
 from dunnage.ledger import Ledger, Statement
 from dunnage.model.guarantees import Basis, Neighbours, Promise
@@ -103,6 +105,13 @@ def dataset_of(rows: Rows, policy: Policy) -> Dataset:
     return Dataset.from_table(pa.table(columns), policy)
 
 
+def _loaded(rows: Rows, policy: Policy) -> Dataset | InputError:
+    try:
+        return dataset_of(rows, policy)
+    except InputError as refusal:
+        return refusal
+
+
 def shown(release: Release, *, ordered: bool) -> Hashable:
     """Return all that a release shows: its tables, and the parts of its certificate that depend on rows."""
     body = {name: value for name, value in release.certificate.plain().items() if name not in _NO_OUTPUT}
@@ -145,7 +154,7 @@ class _Examined:
 
     def __init__(self, case: NeighbourCase) -> None:
         self.case = case
-        self.data = [dataset_of(rows, case.policy) for rows in case.tables]
+        self.data = [_loaded(rows, case.policy) for rows in case.tables]
         self.promise: Promise = case.mechanism.promise(case.policy.schema)
         self.laws: dict[int, Outcomes] = {}
         self.problems: dict[str, None] = {}
@@ -162,10 +171,12 @@ class _Examined:
             self.holds = UNBOUNDED if stated is None else float(stated)
 
     def run(self, which: int, noise: Noise) -> Hashable:
-        """Release a dataset once; a refusal is an output like any other."""
-        till = _Till(noise)
+        """Release a dataset once; a refusal is an output like any other, also that of the file itself."""
+        till, data = _Till(noise), self.data[which]
         try:
-            release, _ = self.case.mechanism.release(self.data[which], ledger=till, noise=noise)
+            if isinstance(data, InputError):
+                raise data
+            release, _ = self.case.mechanism.release(data, ledger=till, noise=noise)
         except DunnageError as refusal:
             return "refused", type(refusal).__name__
         if len(till.spent) != 1:
@@ -195,9 +206,11 @@ class _Examined:
 
     def check_spend(self, measured: float | str) -> None:
         """Charge a real ledger, and compare the charge with the measured loss."""
-        ledger, noise = Ledger(":memory:"), Noise()
+        ledger, noise, data = Ledger(":memory:", again=True), Noise(), self.data[0]
         try:
-            release, _ = self.case.mechanism.release(self.data[0], ledger=ledger, noise=noise)
+            if isinstance(data, InputError):
+                raise data
+            release, _ = self.case.mechanism.release(data, ledger=ledger, noise=noise)
         except DunnageError:
             return
         dataset = self.case.policy.dataset
@@ -213,7 +226,7 @@ class _Examined:
             if not any(within(loss, charged, self.quantity) for loss in (measured, stated)):
                 self.problems["it spends less than it loses"] = None
         # Spend once more, as for a release under another policy: the two costs must add up.
-        ledger.spend(self.promise, replace(self.data[0].purpose, policy_digest="0" * 64))
+        ledger.spend(self.promise, replace(data.purpose, policy_digest="0" * 64))
         statement = ledger.statement(dataset)
         each = [spend.loss(statement.neighbours) for spend in statement.spends]
         epsilons = [loss.epsilon for loss in each if loss.epsilon is not None]
@@ -312,7 +325,8 @@ def sentence_of(
         return f"{more}, where {claimed:.3g} is claimed.{stated}"
     if isinstance(measured, str):
         return f"One {protects} can be detected for certain: only one of two neighbours can lead to some releases."
-    factor, allowed = f"{'' if exact else 'at least '}{_factor(measured)}", _factor(float(claimed))
+    factor = _factor(measured) if exact else f"at least {_factor(measured, up=False)}"
+    allowed = _factor(float(claimed))
     changes = f"One {protects} changes the odds of a release by a factor of {factor}"
     if verdict == FAILS:
         return f"{changes}, where {allowed} is claimed."
@@ -323,8 +337,10 @@ def sentence_of(
     return f"One {protects} changes the odds of any release by a factor of at most {factor}, as promised."
 
 
-def _factor(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{epsilon:.3g}"
+def _factor(epsilon: float, *, up: bool = True) -> str:
+    """Write a bound on a factor, rounded to the safe side after the digits that floating point leaves uncertain."""
+    number = math.exp(epsilon) if epsilon < 20 else epsilon
+    return f"{'' if epsilon < 20 else 'e^'}{bounded_text(read_exact(f'{number:.12g}'), up=up)}"
 
 
 # Laws by themselves, on larger ranges than whole releases allow. Replaying the drawing code, number by number, gives

@@ -34,7 +34,7 @@ from dunnage.devices.places import LocalLocation, spread
 from dunnage.devices.subjects import Grid, Quantity, Tier
 from dunnage.devices.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task
 from dunnage.errors import AllowanceError, ParameterError
-from dunnage.exact import shown_number
+from dunnage.exact import bounded_text, exact, shown_number
 from dunnage.model.guarantees import WithinCluster
 from dunnage.noise.source import Noise
 from dunnage.proving.replay import Outcomes, largest, loss_between, replay_draws
@@ -248,7 +248,7 @@ def _from_draws(setting: DeviceSetting) -> Iterator[_Loss]:
         ends = (setting.values[0], setting.values[-1])
         draws = [[setting.view(setting.draw(value, noise)) for _ in range(num)] for value in ends]
         bound = lower_bound(*draws, confidence=_CONFIDENCE)
-        how = f"at least {bound.epsilon:.3g} from {2 * num:,} reports of a closed box"
+        how = f"at least {bounded_text(exact(bound.epsilon), up=False)} from {2 * num:,} reports of a closed box"
         yield _Loss(bound.epsilon, how, confidence=bound.confidence)
 
 

@@ -280,7 +280,7 @@ def lattice_case(
 
 
 def _sound(long: bool) -> Iterator[NeighbourCase]:
-    two = [numbers([0.0] * num) for num in (1, 2)]
+    two = [numbers([0.0] * num) for num in (0, 1, 2)]
     yield lattice_case(SampledLattice(k=2, beta=BETA, epsilon_choice=1), two, orders=True, variant="1 number, k 2")
     three = [flags(TOLD_APART[1:]), flags(TOLD_APART)]
     yield lattice_case(SampledLattice(k=2, beta=BETA, epsilon_choice=8), three, variant="2 flags, k 2")
@@ -291,7 +291,7 @@ def _sound(long: bool) -> Iterator[NeighbourCase]:
             mechanism = SampledLattice(k=k, beta=beta, epsilon_choice=epsilon)
             # All datasets of up to three records with three values, and all their neighbours.
             variant = f"1 number, k {k}, beta {beta}"
-            every = [values for num in range(1, 3 + 1) for values in combinations_with_replacement((0, 1, 2), num)]
+            every = [values for num in range(3 + 1) for values in combinations_with_replacement((0, 1, 2), num)]
             places = {values: at for at, values in enumerate(every)}
             grown = [(values, tuple(sorted((*values, extra)))) for values in every for extra in (0, 1, 2)]
             pairs = [(places[one], places[more]) for one, more in grown if more in places]

@@ -61,7 +61,7 @@ from dunnage.settle.repair import (
 )
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
-from dunnage.text import for_unit, large_percent, percent, several
+from dunnage.text import for_unit, large_percent, percent, percent_at_most, several
 
 SETTLEMENT_FILE, SETTLEMENT_PAGE = "settlement.json", "settlement.html"
 UNPLANNED_FILE, LOADING_PAGE = "unplanned.csv", "loading.html"
@@ -154,9 +154,8 @@ class SettlementDocument(PrivateModel):
             lines.append("Linkage     unknown: the release does not state the law of its noise")
         else:
             after = linkage.if_seen_to_fit
-            fitted = (
-                "" if after is None else f"; at most {percent(after)} for someone who also sees that everything fitted"
-            )
+            seen = "for someone who also sees that everything fitted"
+            fitted = "" if after is None else f"; at most {percent_at_most(after)} {seen}"
             lines.append(f"Linkage     {linkage_text(linkage, self.protects)}{fitted}")
         if outside.count:
             parts = [f"{num} {name.replace('_', ' ')}" for name, num in outside.plain().items() if name != "count"]

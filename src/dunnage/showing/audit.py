@@ -26,7 +26,7 @@ from dunnage.model.certificate import JsonObject, Total
 from dunnage.model.guarantees import Basis
 from dunnage.release.page import BASIS_WORDS
 from dunnage.showing import figures as draw
-from dunnage.text import NO_BREAK, number_text, percent, several
+from dunnage.text import NO_BREAK, number_text, percent, percent_at_most, several
 
 _STATISTICS = {
     "bounds": "the bounds of each class",
@@ -238,7 +238,7 @@ def sign_off_page(audit: Audit) -> str:
         "mechanism": mechanism,
         "composed": composed,
         "promise": promise,
-        "odds": draw.odds_words(stated.meaning.odds if stated.meaning else (), percent),
+        "odds": draw.odds_words(stated.meaning.odds if stated.meaning else (), percent_at_most),
         "risks": [_finding_line(item, _ROOM["sentence"]) for item in risks],
         "costs": [_finding_line(item, _ROOM["sentence"]) for item in costs],
         "lists": [(title, items) for title, items in lists.items() if items],

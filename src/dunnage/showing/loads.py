@@ -20,7 +20,7 @@ from dunnage.model.guarantees import Guarantee
 from dunnage.release import Release
 from dunnage.showing import figures as draw
 from dunnage.showing.figures import Figure, render, unbroken_percent
-from dunnage.text import NO_BREAK, number_text
+from dunnage.text import NO_BREAK, number_text, percent_at_most
 
 MAX_CLASSES_DRAWN, MAX_CLASSES_THINNED, NEIGHBOURS_DRAWN_OF_MORE = 40, 120, 24
 MAX_STRATA_NAMED, MAX_DOTS_IN_A_CLASS, MAX_SIZES_APART = 8, 40, 30
@@ -105,7 +105,7 @@ def loads_page(story: LoadsStory) -> str:
         facts = [
             ("Smallest, mean, largest class", sizes),
             ("Suppressed", f"{suppressed.count:,} ({unbroken_percent(suppressed.share)})"),
-            ("Prosecutor risk, highest", unbroken_percent(risks.prosecutor_highest)),
+            ("Prosecutor risk, highest", percent_at_most(risks.prosecutor_highest).replace(" ", NO_BREAK)),
             ("Marketer risk", unbroken_percent(risks.marketer)),
             ("Information loss", unbroken_percent(loss.total)),
         ]
@@ -118,8 +118,7 @@ def loads_page(story: LoadsStory) -> str:
         "class_facts": facts,
         "guarantee": guarantee_words(certificate.guarantee),
         "holds": "" if certificate.holds is None else guarantee_words(certificate.holds),
-        # All digits of the certificate: a bound was rounded up and must stay so.
-        "odds": draw.odds_words(certificate.meaning.odds, lambda bound: f"{100 * bound:.4g}{NO_BREAK}%"),
+        "odds": draw.odds_words(certificate.meaning.odds, lambda bound: percent_at_most(bound).replace(" ", NO_BREAK)),
         "loads": _load_pictures(story),
         "wide": story.num_drawn > MAX_BINS_WITH_GAPS,
         "has_mean": ranges.mean is not None,

@@ -18,7 +18,7 @@ from dunnage.planning.plan import Plan
 from dunnage.release import Release
 from dunnage.settle import Settlement
 from dunnage.showing import figures as draw
-from dunnage.text import NO_BREAK, number_text, percent, several
+from dunnage.text import NO_BREAK, number_text, percent, percent_at_least, percent_at_most, several
 
 MAX_COLUMNS, MAX_GAPS = 200, 60  # trucks drawn one by one, and with gaps; more are drawn as a histogram
 MAX_OPEN, MAX_LISTED = 40, 400  # lines of a table that are not folded, and lines in all
@@ -66,11 +66,11 @@ def plan_page(plan: Plan, release: Release) -> str:
         draw.Figure("Filled", percent(float(high.max(axis=0).mean())), "at most, on average"),
     ]
     if linkage is not None:
-        worst = f"at worst {percent(linkage.worst)}"
+        worst = f"at worst {percent_at_most(linkage.worst)}"
         figures.append(draw.Figure("Truck linkage", percent(linkage.mean), f"{worst} ({linkage.kind})"))
     if plan.certified is not None:
         sure = plan.certified.at_least >= 1
-        chance = "certain" if sure else percent(plan.certified.at_least)
+        chance = "certain" if sure else percent_at_least(plan.certified.at_least)
         figures.append(draw.Figure("Everything fits", chance, "by the release" if sure else "probability, at least"))
     fills = [
         _fill_picture(name, low[place], high[place], over=high[place] > 1 + draw.SLACK, public=True)

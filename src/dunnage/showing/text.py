@@ -382,7 +382,7 @@ def task_text(
         ]
         lines.append(f"  tier {tier_name}")
         for name, loss in parts:
-            bound = "no bound" if loss is None else f"epsilon {decimal_text(loss)}: {odds(Loss(loss))[1].sentence}"
+            bound = "no bound" if loss is None else f"{Loss(loss)}: {odds(Loss(loss))[1].sentence}"
             lines.append(f"    {name:<28} {bound}")
         if day is not None:
             lines.append(f"    {'lasts for':<28} {several(task.limits.lifetime // day, 'day')}, then reports stop")

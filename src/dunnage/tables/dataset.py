@@ -63,7 +63,7 @@ from dunnage.text import percent, several
 if TYPE_CHECKING:
     from dunnage.model.draft import LikeDraft
 
-NO_VALUE, OUTSIDE = "missing value", "outside the domain"  # Reasons to leave out a row
+NO_VALUE, OUTSIDE, UNREADABLE = "missing value", "outside the domain", "cannot be read"  # Reasons to leave out a row
 _FIRST_INEXACT = 2.0**53
 _INEXACT = "2^53 or more, where whole numbers are no longer exact"
 _OUTSIDE = "lies outside the public domain"
@@ -76,11 +76,12 @@ _LABEL_REMEDIES = {
 }
 _PAST_MIDNIGHT_REMEDY = "Write 2026-11-15T25:30 as 2026-11-16T01:30, or as 25:30 alone if days do not matter."
 _EXTRA_HOUR = "lies in the 25th hour of a service day on which clocks were put back, which no domain has,"
-_MEND = "Fix the cells."
-_FORMAT_REMEDY = "Fix the cells, or format in the policy."
-_NO_FORMAT_REMEDY = 'Fix the cells, or say how dates are written: format = "day.month.year".'
+_MEND = 'Fix the cells, or set unreadable = "leave-out".'
+_FORMAT_REMEDY = 'Fix the cells or format in the policy, or set unreadable = "leave-out".'
+_NO_FORMAT_REMEDY = (
+    'Fix the cells, say how dates are written: format = "day.month.year", or set unreadable = "leave-out".'
+)
 _ASTRAY = 'states its difference from UTC, but the policy names no time zone (such as zone = "Europe/Madrid"),'
-_NOTHING_LEFT = Problem("no row is left, because all were left out", remedy="Check missing and outside.")
 _DATED = r"^\d{4}-(W\d{2}|\d{2}(-\d{2}([T ]\d{2}:\d{2}.*)?)?)$"
 
 
@@ -232,23 +233,14 @@ class Dataset:
             order.
         """
         schema, left_out = policy.schema, LeftOut()
-        may_be_empty = schema.trip is not None  # counts must not reveal that someone travelled
         _check_period(policy.period, period)
         faults = [*problems, *_column_problems(table.column_names, schema)]
-        if table.num_rows == 0 and not faults and not may_be_empty:
-            faults = [Problem("has a header but no rows", remedy="Add at least one row.")]
         # Rows get their numbers here and nowhere else: errors, keys, lists and audits repeat them.
         numbers = FIRST_ROW + (np.arange(table.num_rows, dtype=np.int64) if rows is None else rows)
         chosen, more = _rows_of_period(table, numbers, policy, period, left_out)
         rows = numbers[chosen]
         columns, keep, wrong = _checked_columns(table, chosen, rows, policy, period, source, left_out)
         faults += more + wrong + _unlisted(table, policy.loading.columns)
-        if not faults and not keep.any() and not may_be_empty:
-            faults = [_NOTHING_LEFT]
-        if not faults and schema.trip is not None and schema.trip.count is not None:
-            counts = columns[schema.trip.count].to_numpy(zero_copy_only=False)[keep]
-            what = Problem(f"adds up to {_INEXACT}", where=_named(schema.trip.count), remedy="Check the counts.")
-            faults = [what] if float(counts.sum()) >= _FIRST_INEXACT else []
         if faults:
             raise InputError(source, faults)
         records, parts = _records(pa.table(columns), rows, keep, schema, source, left_out)
@@ -270,6 +262,17 @@ class Dataset:
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
+
+    def require_rows(self) -> None:
+        """Refuse a dataset without records. Only what may depend on records calls it: others release it too."""
+        if len(self):
+            return
+        what, remedy = "has a header but no rows", "Add at least one row."
+        if self.left_out:
+            what, remedy = "no row is left, because all were left out", "Check missing, outside and unreadable."
+        elif len(self.original.source_rows):
+            what, remedy = f"has no row of period {self.period}", "Check --period."
+        raise InputError(self.source, [Problem(what, remedy=remedy)])
 
     @property
     def purpose(self) -> SpendPurpose:
@@ -353,7 +356,7 @@ def _records(
         return kept, Parts(table=kept, source_rows=rows[keep], starts=np.arange(len(kept) + 1))
     # If one row is left out, its whole group is: the rest would be planned too light.
     codes = _codes(table.column(schema.together).combine_chunks())
-    broken = np.zeros(int(codes.max()) + 1, dtype=bool)
+    broken = np.zeros(int(codes.max(initial=-1)) + 1, dtype=bool)
     broken[codes[~keep]] = True
     left_out.add(rows[broken[codes]], "travels with a row that is left out", schema.together)
     whole = np.flatnonzero(~broken[codes])
@@ -366,9 +369,12 @@ def _records(
     columns: dict[str, pa.Array | FloatArray] = {}
     problems: list[Problem] = []
 
-    def refuse(what: str, column: str, mask: BoolArray, remedy: str) -> None:
-        if mask.any():
-            affected = np.sort(parts.source_rows[mask[parts.records]])
+    def apply(rule: str, reason: str, what: str, column: str, mask: BoolArray, remedy: str) -> None:
+        affected = np.sort(parts.source_rows[mask[parts.records]])
+        if rule == "leave-out":
+            left_out.add(affected, reason, column)
+            lost[mask] = True
+        elif rule == "refuse" and len(affected):
             problems.append(_row_problem(what, _named(column), affected, remedy))
 
     for attribute in schema:
@@ -377,14 +383,11 @@ def _records(
             sums = _sums(parts, name)
             outside = ~attribute.numeric.contains(sums)
             inexact = (np.abs(sums) >= _FIRST_INEXACT) & ~outside
-            refuse(f"adds up to {_INEXACT}", name, inexact, "Use a larger unit.")
-            if attribute.outside == "leave-out":
-                left_out.add(parts.source_rows[outside[parts.records]], OUTSIDE, name)
-                lost |= outside
-            elif attribute.outside == "clamp":
+            apply(attribute.unreadable, UNREADABLE, f"adds up to {_INEXACT}", name, inexact, "Use a larger unit.")
+            if attribute.outside == "clamp":
                 sums = np.where(outside, attribute.numeric.clamp(sums), sums)
-            else:
-                refuse("adds up to a value outside the public domain", name, outside, _NUMBER_REMEDY)
+            beyond = "adds up to a value outside the public domain"
+            apply(attribute.outside, OUTSIDE, beyond, name, outside, _NUMBER_REMEDY)
             columns[name] = sums
         elif attribute.merged == "same" or name in (schema.together, schema.person):
             column = parts.column(name)
@@ -394,9 +397,7 @@ def _records(
             differs[parts.records[codes != codes[parts.starts[:-1]][parts.records]]] = True
             what = f"differs between rows that share a value of {schema.together!r}"
             remedy = 'Make it the same, give it the role "identifier" or "drop", or merge fewer rows.'
-            refuse(what, name, differs, remedy)
-    if not problems and lost.all():
-        problems = [_NOTHING_LEFT]
+            apply(attribute.unreadable, "differs within what travels together", what, name, differs, remedy)
     if problems:
         raise InputError(source, problems)
     return pa.table(columns).filter(pa.array(~lost)), parts.take(np.flatnonzero(~lost))
@@ -502,9 +503,13 @@ def _rows_of_period(
             chosen, unreadable = mask_of(pc.fill_null(pc.equal(periods, period), False)), mask_of(pc.is_null(periods))
     except pa.ArrowException:
         return np.zeros(table.num_rows, dtype=bool), [_type_problem(column.type, where)]
+    # Rows that are in no period: every period names them.
     if policy.schema[rule.column].missing == "leave-out":
-        left_out.add(rows[blank], NO_VALUE, rule.column)  # they are in no period, so every period names them
+        left_out.add(rows[blank], NO_VALUE, rule.column)
         unreadable &= ~blank
+    if policy.schema[rule.column].unreadable == "leave-out":
+        left_out.add(rows[unreadable & ~blank], UNREADABLE, rule.column)
+        unreadable &= blank
     if unreadable.any():
         form = rule.format or (policy.schema[rule.column].format if by_service_day else None)
         remedy = _FORMAT_REMEDY if form else _NO_FORMAT_REMEDY
@@ -513,8 +518,6 @@ def _rows_of_period(
         if rule.length == LABEL:
             what, remedy = "has no label of a period", _MEND
         return chosen, [_row_problem(what, where, rows[unreadable], remedy)]
-    if not chosen.any() and table.num_rows and trip is None:
-        return chosen, [Problem(f"has no row of period {period}", where=where, remedy="Check --period.")]
     return chosen, []
 
 
@@ -604,7 +607,7 @@ def _checked_columns(
         missing = "has no value"
         if policy.schema.contribution is not None and policy.schema.contribution.person == attribute.name:
             missing += ", so the rider of these trips is unknown and cannot be protected,"
-        faults = [("refuse", "", fault) for fault in checked.unreadable]
+        faults = [(attribute.unreadable, UNREADABLE, fault) for fault in checked.unreadable]
         remedy = 'Fill it in, or set missing = "leave-out".'
         faults.append((attribute.missing, NO_VALUE, _Fault(checked.missing, missing, remedy)))
         faults += [(attribute.outside, OUTSIDE, fault) for fault in checked.outside]
@@ -735,7 +738,7 @@ def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOpti
         outside = ~attribute.numeric.contains(values) & np.isfinite(values)
     inexact = (np.abs(values) >= _FIRST_INEXACT) & ~infinite & ~outside
     comma = 'decimal = "," (with delimiter = ";") or ' if options.decimal == "." else ""
-    remedy = f'Fix the cells, or set [read] {comma}null = ["n/a"] in the policy.'
+    remedy = f'Fix the cells, or set unreadable = "leave-out", or [read] {comma}null = ["n/a"] in the policy.'
     wrong = [_Fault(unreadable | infinite, "is not a finite number", remedy), _Fault(inexact, f"is {_INEXACT}")]
     faults = [_Fault(outside, _OUTSIDE, _NUMBER_REMEDY)]
     if attribute.counts:

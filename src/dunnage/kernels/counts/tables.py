@@ -167,21 +167,18 @@ def project_lazily(
             starts=np.searchsorted(owners[order], np.arange(len(sizes) + 1)),
             floors=(tail.thresholds - 1).astype(np.float64),
         )
-        projection = project(candidates, family, sums, start=start)
+        projection = project(candidates, family, sums, start=start, tolerance=math.inf)
         needed = projection.needed
-        if not needed.any():
-            occupied, alive = np.concatenate((kept, np.full(len(tail.groups), -1)))[order], projection.x > 0
-            return LazyCounts(owners[order][alive], occupied[alive], projection.x[alive], projection.residual)
         # List down to the level of the projection, but at most some times as many cells at once.
         step = np.floor(tail.thresholds - max(1.0, reach * math.log(_FACTOR)))
         down = np.maximum(np.floor(-projection.theta) - 1, step)
         wanted = np.where(needed, down, tail.thresholds).astype(np.int64)
         chance = np.where(wanted >= 1, np.exp(-np.maximum(wanted, 1) / reach), 1.0)
-        if float((tail.sizes * chance)[needed].sum()) > MAX_LISTED:
-            raise ParameterError(
-                f"more than {MAX_LISTED:,} cells would be needed: at this epsilon the noise hides the counts of this "
-                "number of trip types. Raise epsilon, or use longer windows or fewer stops."
-            )
+        # If the memory does not hold more cells, those that are not listed count as 0: noisy values alone decide that.
+        full = float((tail.sizes * chance)[needed].sum()) > MAX_LISTED
+        if full or not needed.any():
+            occupied, alive = np.concatenate((kept, np.full(len(tail.groups), -1)))[order], projection.x > 0
+            return LazyCounts(owners[order][alive], occupied[alive], projection.x[alive], projection.residual)
         tail, start = lower(noise, tail, wanted), projection.duals
 
 
@@ -246,8 +243,8 @@ def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> 
     if not np.all(np.isfinite(values)):
         raise ParameterError("a value to round is infinite or not a number. Pass finite values.")
     total = float(np.abs(values).sum())
-    if total >= _MAX_TOTAL:
-        raise ParameterError("the values to round add up to 2**46 or more. Scale them down.")
+    if total >= _MAX_TOTAL:  # sums would no longer fit: each value by itself, as it is a release that was paid for
+        return np.rint(values).astype(np.int64)
     links, below = [], np.arange(values.size + 1)  # the starts of each level, counted in nodes of the level below
     for starts in levels:
         link = np.searchsorted(below, starts)
@@ -551,8 +548,8 @@ def project_estimates(
     sums: Sequence[FloatArray],  # noisy sums of coarse features
     variances: Sequence[float],  # of the noise of each
 ) -> Projection:
-    """Return consistent, non-negative counts near the Bayes estimates of cells."""
-    plain = project_dense(noisy, starts, family, sums)
+    """Return consistent, non-negative counts near the Bayes estimates of cells, however exact they are."""
+    plain = project_dense(noisy, starts, family, sums, tolerance=math.inf)
     sizes = np.diff(starts)
     rates = np.repeat(np.add.reduceat(plain.x, starts[:-1]) / sizes, sizes)
     estimate = estimate_cells(
@@ -561,7 +558,8 @@ def project_estimates(
     ratios = reconciling_ratios(
         estimate, scale, starts=starts, groups=family.groups, sums=sums, variances=variances, total=float(plain.x.sum())
     )
-    values = np.rint(estimate.means * _STEPS).astype(np.int64)
-    weighted = replace(family, ratios=ratios)
-    projection = project_dense(values, starts, weighted, [of_feature * _STEPS for of_feature in sums])
-    return replace(projection, x=projection.x / _STEPS)
+    largest = float(estimate.means.max(initial=1.0))
+    steps = min(_STEPS, 2.0 ** (52 - math.frexp(largest)[1]))  # whole numbers must stay exact
+    values, weighted = np.rint(estimate.means * steps).astype(np.int64), replace(family, ratios=ratios)
+    projection = project_dense(values, starts, weighted, [part * steps for part in sums], tolerance=math.inf)
+    return replace(projection, x=projection.x / steps)

@@ -98,12 +98,12 @@ class CountsKind(Kind):
         if certificate.basis != "proved":
             return ()
         loss, bound = certificate.counts.loss, _bound_words(certificate)
-        each = decimal_text(exact(loss.trip))
+        each = decimal_text(exact(loss.trip), up=True)
         trip = f"One trip loses at most epsilon {each}."
         if not bound or loss.rider is None:
             unbounded = f"One rider loses at most epsilon {each} for each trip; the number of trips has no bound."
             return trip, unbounded
-        return f"One rider loses at most epsilon {decimal_text(exact(loss.rider))}: {bound}.", trip
+        return f"One rider loses at most epsilon {decimal_text(exact(loss.rider), up=True)}: {bound}.", trip
 
     def readme(self, release: Release, columns: str) -> str:
         return fill(

@@ -188,9 +188,9 @@ def _level(certificate: Certificate) -> str:
 def _tier_words(tier: str, loss: TierLoss, lifetime: int | float | str | None) -> str:
     if loss.slot is None or loss.day is None:
         return f"What a vehicle of tier {tier} gives away has no bound, because it shows areas unchanged."
-    each = ", ".join(f"{name} {decimal_text(exact(part or 0))}" for name, part in sorted(loss.reports.items()))
+    each = ", ".join(f"{name} {decimal_text(exact(part or 0), up=True)}" for name, part in sorted(loss.reports.items()))
     whole = f"; {decimal_text(exact(lifetime))} in its lifetime, then it stops" if lifetime is not None else ""
-    slot, day = decimal_text(exact(loss.slot)), decimal_text(exact(loss.day))
+    slot, day = (decimal_text(exact(part), up=True) for part in (loss.slot, loss.day))
     return f"A vehicle of tier {tier} gives away at most epsilon {slot} per slot ({each}), {day} per day{whole}."
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.exact import exact
+from dunnage.exact import bounded_text, exact
 from dunnage.model.certificate import Certificate, NoiseCell, RowMeasures
 from dunnage.model.domains import CodedDomain, Graph, Numeric, Tree
 from dunnage.model.guarantees import KAnonymity, SampledDP
@@ -48,7 +48,7 @@ from dunnage.release.kinds import (
     with_role,
 )
 from dunnage.tables.columns import SET_TYPE, is_set
-from dunnage.text import percent
+from dunnage.text import percent, percent_at_most
 
 if TYPE_CHECKING:
     from dunnage.mechanisms.classes import ClassRelease
@@ -176,12 +176,12 @@ def _check_rows(release: Release) -> str:
 
 
 def _noise_lines(noise: Mapping[str, list[NoiseCell]]) -> list[str]:
-    return [
-        f"Noise       {name} {cell.lower:g} to {cell.upper:g}: {cell.law}, epsilon {cell.epsilon}"
-        + (f", within {cell.radius:g} with probability {cell.coverage:.4g} or more" if cell.coverage else "")
-        for name, cells in noise.items()
-        for cell in cells[:MAX_LINES]
-    ]
+    lines = []
+    for name, cell in ((name, cell) for name, cells in noise.items() for cell in cells[:MAX_LINES]):
+        sure = "" if not cell.coverage else bounded_text(exact(cell.coverage), up=False, digits=4)
+        within = f", within {cell.radius:g} with probability {sure} or more" if sure else ""
+        lines.append(f"Noise       {name} {cell.lower:g} to {cell.upper:g}: {cell.law}, epsilon {cell.epsilon}{within}")
+    return lines
 
 
 def _confidence(release: Release) -> str:
@@ -293,7 +293,7 @@ class ClassesKind(NoisyKind):
             levels = ", ".join(f"{name} {level}" for name, level in (measures.levels or {}).items())
             return [*lines, f"Levels      {levels}", *_noise_lines(measures.noise or {})]
         if (risks := measures.risks) is not None:
-            highest = f"prosecutor {percent(risks.prosecutor_highest)} at most"
+            highest = f"prosecutor {percent_at_most(risks.prosecutor_highest)} at most"
             lines.append(f"Risks       {highest}, marketer {percent(risks.marketer)}")
         for name, item in (measures.sensitive or {}).items():
             lines.append(f"Sensitive   {name}: l {item.l}, t {item.t:.3f} ({item.distance})")
