@@ -18,6 +18,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from dunnage.collecting.files import describe_reports, describe_tallies, read_ta
 from dunnage.collecting.identity import KeyRing, SealedRecord
 from dunnage.collecting.precision import Precision, more_lines, needs_of_release, needs_of_task, plan_lines
 from dunnage.collecting.tasks import read_carriers, task_of
-from dunnage.devices.allowance import Spent
+from dunnage.devices.allowance import LOST, MAX_DAY_LOSS, Spent
 from dunnage.devices.client import check_task
 from dunnage.devices.client import mechanism_of as device_mechanism
 from dunnage.devices.task import Schedule, Task
@@ -1046,15 +1047,26 @@ def _shown_allowance(path: Path) -> Shown:
         book = json.loads(line)
         spent = {str(name): str(Spent.from_list(item)) for name, item in book["lifetime"].items()}
         tier, task, days = str(book["tier"]), str(book["task"]), len(book["days"])
+        cap, clocks = (
+            str(book.get("cap", MAX_DAY_LOSS)),
+            [[_time(at) for at in pair] for pair in book.get("clocks", [])],
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError):
-        raise AllowanceError(f"the allowance {path} is damaged. Use the vehicle's copy, if there is one.") from None
+        raise AllowanceError(f"the allowance {path} is damaged. {LOST}") from None
     lines = [
         f"Allowance   {path}, of one vehicle in tier {tier} (private)",
         f"Task        {task}",
         *(f"Spent       {name}: {words}" for name, words in spent.items()),
         f"Open days   {days}",
+        f"Cap         epsilon {cap} a day, whatever the task",
+        *(f"Clock       set back from {before} to {after}" for before, after in clocks),
     ]
-    return {"kind": "allowance", "tier": tier, "task": task, "spent": spent, "open_days": days}, "\n".join(lines)
+    content = {"kind": "allowance", "tier": tier, "task": task, "spent": spent, "open_days": days, "cap": cap}
+    return {**content, "clock_set_back": clocks}, "\n".join(lines)
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 _Describe = Callable[[Path], Shown]
