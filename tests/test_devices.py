@@ -1004,31 +1004,81 @@ def test_tallies_of_every_law_come_back(tmp_path):
 RECORDS = 'vehicle,plate,owner\nV1,"XY ""12""",Zoë\nV2,,"a\nb"\n'
 
 
+def test_a_line_that_was_dropped_added_moved_or_played_back_is_found(tmp_path):
+    ring, plain, sealed = KeyRing.new(), tmp_path / "plain.csv", tmp_path / "sealed.jsonl"
+
+    def opened(**more):
+        return identity.open_file(sealed, ring, tmp_path / "back.csv", force=True, **more)
+
+    versions = []
+    for plate in ("old", "new"):  # replacing the file goes on with its version
+        plain.write_text(f"vehicle,plate\nV1,{plate} 1\nV2,{plate} 2\nV3,{plate} 3\n")
+        assert identity.seal_file(plain, ring, sealed, force=True).version == len(versions) + 1
+        versions.append(sealed.read_text().splitlines())
+    (old, new), older = versions, sealed.with_name("older.jsonl")
+    assert (opened().version, [record.version for _, record in opened().records]) == (2, [2, 2, 2])
+    tag = json.loads(new[3])["tag"]
+    changed = [{**tag, "version": 3}, {**tag, "file": "x"}, {**tag, "key_id": "x"}, {**tag, "nonce": ""}, {}, [], 5]
+    for lines in (
+        [old[0], *new[1:]],  # an older line played back
+        [*old[:3], new[3]],
+        [new[0], new[2], new[3]],  # dropped
+        new[:3],  # the tag dropped
+        [new[1], new[0], *new[2:]],
+        [*new[:3], old[3]],  # the tag of the older file
+        [*new[:2], new[3]],
+        *([*new[:3], json.dumps({"tag": one})] for one in changed),
+        [*(json.dumps(as_format_1(line)) for line in new[:3])],  # as if it had never had versions
+    ):
+        sealed.write_text("\n".join(lines) + "\n")
+        with refuses((SealError, InputError), lines):
+            opened()
+        with refuses((SealError, InputError), lines):
+            identity.rotate_file(sealed, ring, older, force=True)
+    sealed.write_text("\n".join(old) + "\n")  # a whole older file: only who knows the version can tell
+    assert opened().version == 1
+    with pytest.raises(SealError, match="older"):
+        opened(at_least=2)
+    sealed.write_text("\n".join(new) + "\n")
+    assert identity.seal_file(plain, ring, older, after=sealed).version == 3
+    renewed = ring.renewed()
+    assert identity.rotate_file(sealed, renewed, sealed, force=True).version == 3
+    ring = renewed
+    assert [record.version for _, record in opened(at_least=3).records] == [3, 3, 3]
+
+
+def as_format_1(line):
+    data = json.loads(line)
+    data["sealed"] = {**data["sealed"], "format": 1}
+    del data["sealed"]["version"]
+    return data
+
+
 def test_records_come_back_from_their_seals_also_under_a_newer_key(tmp_path):
     ring = KeyRing.new()
     plain, sealed, newer, back = (tmp_path / name for name in ("plain.csv", "sealed.jsonl", "newer.jsonl", "back.csv"))
     plain.write_text(RECORDS, encoding="utf-8")
-    assert identity.seal_file(plain, ring, sealed) == 2
+    assert len(identity.seal_file(plain, ring, sealed).records) == 2
     written = sealed.read_text(encoding="utf-8")
     assert not any(name in written for name in ("Zoë", "Zo\\u00eb", "XY "))
-    assert identity.open_file(sealed, ring, back) == 2
+    assert len(identity.open_file(sealed, ring, back).records) == 2
     with plain.open(newline="", encoding="utf-8") as one, back.open(newline="", encoding="utf-8") as other:
         assert list(csv.reader(one)) == list(csv.reader(other))
     assert stat.S_IMODE(back.stat().st_mode) == 0o600
     back.unlink()
     lines = sealed.read_bytes().splitlines(keepends=True)
     newer.write_bytes(b"\xef\xbb\xbf" + b"".join(lines))  # behind a mark
-    assert identity.open_file(newer, ring, back) == 2
+    assert len(identity.open_file(newer, ring, back).records) == 2
     back.unlink()
-    newer.write_bytes(b"".join([*lines, lines[0]]))
+    newer.write_bytes(b"".join([*lines[:2], lines[0], lines[2]]))
     with pytest.raises(InputError) as caught:
         identity.open_file(newer, ring, back)
     assert caught.value.problems[0].rows == (3,)
     newer.unlink()
     renewed = ring.renewed()
-    assert identity.rotate_file(sealed, renewed, newer) == 2
+    assert len(identity.rotate_file(sealed, renewed, newer).records) == 2
     without = renewed.without(ring.active.key_id)
-    assert identity.open_file(newer, without, back) == 2
+    assert len(identity.open_file(newer, without, back).records) == 2
     back.unlink()
     with pytest.raises(SealError):
         identity.open_file(sealed, without, back)

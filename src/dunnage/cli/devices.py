@@ -364,6 +364,9 @@ def device_seal(
     keys: KeysOption,
     out: Annotated[Path, Option("-o", "--out", help="Sealed lines to write (.jsonl).")],
     alias_column: AliasColumn = "vehicle",
+    after: Annotated[
+        OptPath, Option(help="Sealed lines that these replace: their version goes on. Default: the file replaced.")
+    ] = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -379,11 +382,12 @@ def device_seal(
         raise OutputError(f"the file of sealed lines must end in .jsonl. Got {out}.")
     ring = KeyRing.read(keys)
     if records.suffix == ".jsonl":
-        num = rotate_file(records, ring, out, force=force)
+        file = rotate_file(records, ring, out, force=force)
     else:
-        num = seal_file(records, ring, out, alias=alias_column, force=force)
-    text = f"Sealed    {out}: {num} records, with key {ring.active.key_id}; aliases stay readable"
-    print_result({"out": str(out), "records": num, "key": ring.active.key_id}, text, as_json)
+        file = seal_file(records, ring, out, alias=alias_column, after=after, force=force)
+    num, key = len(file.records), ring.active.key_id
+    text = f"Sealed    {out}: {num} records, version {file.version}, with key {key}; aliases stay readable"
+    print_result({"out": str(out), "records": num, "key": key, "version": file.version}, text, as_json)
 
 
 @device_app.command("open")
@@ -392,6 +396,7 @@ def device_open(
     keys: KeysOption,
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; private.")],
     alias_column: AliasColumn = "vehicle",
+    at_least: Annotated[int, Option(min=0, help="Refuse a file of an earlier version than this.")] = 0,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -400,10 +405,13 @@ def device_open(
     Example: dunnage device open vehicles.jsonl --keys fleet.keys -o vehicles.csv
     """
     from dunnage.collecting.files import check_not_input
-    from dunnage.collecting.identity import KeyRing, open_file
+    from dunnage.collecting.identity import NO_TAG, KeyRing, open_file
 
     check_not_input(out, [keys])
     if out.suffix != ".csv":
         raise OutputError(f"the file to write must end in .csv. Got {out}.")
-    num = open_file(sealed, KeyRing.read(keys), out, alias=alias_column, force=force)
-    print_result({"out": str(out), "records": num}, f"Opened    {out}: {num} records (private)", as_json)
+    file = open_file(sealed, KeyRing.read(keys), out, alias=alias_column, at_least=at_least, force=force)
+    if not file.version:
+        print_text(f"WARNING: {sealed} has no versions: {NO_TAG}", err=True)
+    text = f"Opened    {out}: {len(file.records)} records, version {file.version} (private)"
+    print_result({"out": str(out), "records": len(file.records), "version": file.version}, text, as_json)

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from dunnage.collecting.estimate import normal_quantile
 from dunnage.collecting.files import describe_reports, describe_tallies, read_task_file
-from dunnage.collecting.identity import KeyRing, SealedRecord
+from dunnage.collecting.identity import NO_TAG, KeyRing, SealedRecord
 from dunnage.collecting.precision import Precision, more_lines, needs_of_release, needs_of_task, plan_lines
 from dunnage.collecting.tasks import read_carriers, task_of
 from dunnage.devices.allowance import LOST, MAX_DAY_LOSS, Spent
@@ -1023,18 +1023,25 @@ def _shown_sealed(path: Path) -> Shown:
     """Count sealed records by their key; aliases are not listed."""
     _check_size(path, MAX_TABLE_BYTES)
     counts: Counter[str] = Counter()
+    version = 0
     with path.open("rb") as source:
         for number, line in enumerate(source, 1):
             if line.strip():
                 try:
-                    counts[SealedRecord.from_json(json.dumps(json.loads(line)["sealed"])).key_id] += 1
+                    data = json.loads(line)
+                    if "tag" in data:
+                        version = int(data["tag"]["version"])
+                        continue
+                    counts[SealedRecord.from_json(json.dumps(data["sealed"])).key_id] += 1
                 except (ValueError, KeyError, TypeError, RecursionError, SealError):
                     what = f"line {number} is not a complete sealed record. Use a copy."
                     raise InputError(str(path), [what]) from None
     lines = [f"Sealed      {counts.total():,} identity records"]
     lines += [f"  key {key}: {num:,}" for key, num in counts.items()]
+    lines.append(f"Version     {version}" if version else f"Version     none: {NO_TAG}")
     lines.append(f"To open them: dunnage device open {path} --keys RING -o RECORDS.csv")
-    return {"kind": "sealed records", "records": counts.total(), "keys": dict(counts)}, "\n".join(lines)
+    content = {"kind": "sealed records", "records": counts.total(), "keys": dict(counts), "version": version}
+    return content, "\n".join(lines)
 
 
 def _shown_allowance(path: Path) -> Shown:
