@@ -496,6 +496,14 @@ def test_a_second_counter_finds_a_copy_of_the_whole_folder(path, tmp_path):
         reopen(path)
     with pytest.raises(AllowanceError):  # one counter for one vehicle
         enrol(tmp_path / "other", counter=counter)
+    twin = tmp_path / "twin"
+    enrol(twin, counter=tmp_path / "disk" / "twin").close()
+    copy = tmp_path / "disk" / "copy"
+    copy_of(twin, to=copy)(0, 1)
+    with reopen(twin) as one, reopen(copy) as other:  # two copies open at once, with one counter
+        spend(one)
+        with pytest.raises(AllowanceError, match="older"):
+            spend(other)
     late = tmp_path / "late"
     enrol(late).close()
     put_back = copy_of(late)

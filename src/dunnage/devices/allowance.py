@@ -683,6 +683,7 @@ class Allowance:
 
     def _write(self) -> None:
         self._check_held()
+        self._check_counters(None)  # a copy elsewhere may have written meanwhile
         self._book.num_writes += 1
         before, content = self._file, self._book.to_bytes()
         self._file = _replace_file(self.path, content, durable=self._durable)
