@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import re
 from dataclasses import replace
@@ -45,6 +46,8 @@ from dunnage.model.certificate import (
     composition_rule,
     load_private_key,
     load_public_key,
+    load_public_keys,
+    load_revoked,
     meaning,
     odds,
 )
@@ -93,6 +96,7 @@ def write_keys(folder: Path, name: str) -> tuple[Path, Path]:
     private, public = folder / f"{name}.pem", folder / f"{name}.pub.pem"
     key = Ed25519PrivateKey.generate()
     private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    private.chmod(0o600)
     public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     return private, public
 
@@ -115,14 +119,14 @@ def keys(tmp_path: Path) -> tuple[Path, Path]:
 
 def not_read(data: bytes) -> str:
     """Check that these bytes are no certificate, and give the message."""
-    message = str(refusal(CheckFailed, lambda: Certificate.from_bytes(data).check_signature(None)))
+    message = str(refusal(CheckFailed, lambda: Certificate.from_bytes(data).check_signature()))
     assert message.startswith("certificate.json: ")
     return message
 
 
 def test_every_flipped_bit_of_a_signed_certificate_is_seen(keys: tuple[Path, Path]) -> None:
     data = made().signed(keys[0]).to_bytes()
-    Certificate.from_bytes(data).check_signature(None)
+    Certificate.from_bytes(data).check_signature()
     for position in range(len(data)):
         for bit in range(8):
             flipped = bytearray(data)
@@ -181,12 +185,12 @@ def test_missing_and_malformed_fields_are_failed_checks() -> None:
 def test_signatures(keys: tuple[Path, Path], tmp_path: Path) -> None:
     ours, other = load_public_key(keys[1]), load_public_key(write_keys(tmp_path, "other")[1])
     signed = made().signed(keys[0])
-    told = [signed.check_signature(ours), signed.check_signature(None), made().check_signature(None)]
+    told = [signed.check_signature([ours]), signed.check_signature(), made().check_signature()]
     assert len(set(told)) == 3
-    refusal(CheckFailed, signed.check_signature, other)
-    refusal(CheckFailed, made().check_signature, ours)
+    refusal(CheckFailed, signed.check_signature, [other])
+    refusal(CheckFailed, made().check_signature, [ours])
     borrowed = made(dataset="other").model_copy(update={"signature": signed.signature})
-    refusal(CheckFailed, borrowed.check_signature, ours)
+    refusal(CheckFailed, borrowed.check_signature, [ours])
     assert signed.with_files({}).signature is None, "new files take the signature away"
     assert signed.signature is not None
     signature = signed.signature.plain()
@@ -194,6 +198,35 @@ def test_signatures(keys: tuple[Path, Path], tmp_path: Path) -> None:
     forms = [{**signature, **change} for change in (*changed, {"algorithm": "ed448"})]
     for form in (*forms, None, {}, [], "x", 5, {"value": 5}, [["a", "b"]], True):
         not_read(canonical({**signed.plain(), "digest": signed.digest, "signature": form}))
+
+
+def test_several_signers_and_revoked_ones(keys: tuple[Path, Path], tmp_path: Path) -> None:
+    both, revoked = tmp_path / "both.pem", tmp_path / "revoked.txt"
+    other = write_keys(tmp_path, "other")[1]
+    both.write_bytes(other.read_bytes() + b"a remark\n" + keys[1].read_bytes())
+    ours, theirs = load_public_key(keys[1]), load_public_key(other)
+    assert load_public_keys([both]) == load_public_keys([other, keys[1]]) == [theirs, ours]
+    signed = made().signed(keys[0])
+    assert ours.hex() in signed.check_signature([theirs, ours])
+    for content in (f"# lost\n{theirs.hex()}\n\n{ours.hex()} 2026-11-16 stolen\n", both.read_text()):
+        revoked.write_text(content)
+        assert load_revoked(revoked) == [theirs, ours]
+    for trusted in ([], [ours], [theirs, ours]):
+        refusal(CheckFailed, signed.check_signature, trusted, [ours])
+        assert signed.check_signature(trusted, [theirs])
+    for wrong in (ours.hex()[:-1], ours.hex().upper(), "stolen", "\0"):
+        revoked.write_text(wrong)
+        refusal(ParameterError, load_revoked, revoked)
+    refusal(ParameterError, load_public_keys, [tmp_path / "missing.pem"])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes mean nothing elsewhere")
+def test_a_signing_key_that_others_can_read_is_refused(keys: tuple[Path, Path]) -> None:
+    for mode in (0o644, 0o640, 0o604, 0o620):
+        keys[0].chmod(mode)
+        assert "chmod 600" in str(refusal(ParameterError, made().signed, keys[0]))
+    keys[0].chmod(0o400)
+    made().signed(keys[0])
 
 
 def test_other_keys_are_refused(keys: tuple[Path, Path], tmp_path: Path) -> None:

@@ -289,6 +289,7 @@ def pem_keys(folder: Path, name: str) -> tuple[str, str]:
     key = Ed25519PrivateKey.generate()
     private, public = f"{name}.pem", f"{name}.pub.pem"
     (folder / private).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (folder / private).chmod(0o600)
     (folder / public).write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     return private, public
 
@@ -299,6 +300,12 @@ def test_sign_and_verify(place: Path) -> None:
     assert run(f"{PUBLISH} --sign {private}").code == 0
     assert run(f"verify release --signed-by {public}").code == 0
     assert run("verify release").code == 0
+    assert run(f"verify release --signed-by {other} --signed-by {public}").code == 0
+    (place / "revoked.txt").write_text(f"{run(f'show {public} --json').json()['public_key']} stolen\n")
+    for words in ("", f"--signed-by {public}"):
+        revoked = run(f"verify release {words} --revoked revoked.txt")
+        assert (revoked.code, "revoked" in revoked.out) == (1, True)
+    assert run(f"verify release --signed-by {public} --revoked missing.txt").code == 2
     wrong = run(f"verify release --signed-by {other}")
     assert (wrong.code, "NOT in order" in wrong.out) == (1, True)
     certificate = place / "release" / "certificate.json"

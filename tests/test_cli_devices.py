@@ -26,6 +26,7 @@ from dunnage.samples import PositionSetting, TelemetrySetting, generate_position
 VEHICLES = 40
 PERTURB = "device perturb telemetry.csv --task telemetry.json --allowance truck.allowance"
 OWN = "--vehicle V0000007 --max-age 60"
+DAYS = "--from 2026-10-14 --to 2026-10-14"
 ENROL = f"--enrol --tier basic {OWN}"
 POSITIONS = "device simulate positions.parquet --task positions.json"
 TELEMETRY = "device simulate telemetry.csv --task telemetry.json"
@@ -60,10 +61,10 @@ def mode_of(name):
 
 
 def test_a_vehicle_reports_and_again_and_takes_on_another_task(place):
-    result = fine(f"{PERTURB} {ENROL} -o reports.jsonl")
+    result = fine(f"{PERTURB} {ENROL} {DAYS} -o reports.jsonl")
     assert (result["reports"], result["slots"], result["again"]) == (1, 1, 0)
     assert mode_of("truck.allowance") == 0o600
-    assert fine(f"{PERTURB} {OWN} -o again.jsonl")["again"] == 1
+    assert fine(f"{PERTURB} {OWN} {DAYS} -o again.jsonl")["again"] == 1
     assert Path("again.jsonl").read_bytes() == Path("reports.jsonl").read_bytes()
     assert fine("show again.jsonl")["reports"] == 1
     Path("second.toml").write_text("version = 2\n" + Path("telemetry.toml").read_text())
@@ -71,6 +72,24 @@ def test_a_vehicle_reports_and_again_and_takes_on_another_task(place):
     words = f"{PERTURB} {OWN} --now 2026-10-20T00:00:00 -o b.bin".replace("telemetry.json", "second.json")
     run(words).refused("adopt")
     fine(f"{words} --adopt")
+
+
+def test_the_owner_caps_what_a_task_may_ask_and_finds_older_copies(place):
+    greedy = Path("telemetry.toml").read_text().replace("basic = 1.0", "basic = 50")
+    greedy = greedy.replace("lifetime = 30", "lifetime = 900")
+    Path("greedy.toml").write_text(greedy)
+    fine("device task greedy.toml -o greedy.json")
+    words = f"{PERTURB.replace('telemetry.json', 'greedy.json')} {ENROL} {DAYS} -o r.bin"
+    run(words).refused("--cap")
+    run(f"{PERTURB} {ENROL} {DAYS} --cap 0.9 -o r.bin").refused("0.9")
+    fine(f"{words} --cap 50 --counter disk.counter")
+    assert fine("show truck.allowance")["cap"] == "50"
+    run(f"{PERTURB} {OWN} --adopt --now 2026-10-16T00:00:00 --cap 0.5 -o b.bin").refused("0.5")
+    for name in ("truck.allowance", "truck.allowance.enrolled", "disk.counter", "truck.allowance.lock"):
+        Path(name).unlink()
+    Path("r.bin").rename("sent.bin")
+    fine(f"{words} --cap 50")  # as good as new, but the collector remembers
+    run(f"{words.replace('--enrol', '')} --received sent.bin --force").refused("collector")
 
 
 def test_a_vehicle_at_a_time_whatever_the_file(place):
@@ -90,6 +109,10 @@ def test_a_vehicle_at_a_time_whatever_the_file(place):
     late = "--now 2036-10-14T01:00:00 -o e.bin"
     run(f"{PERTURB} {OWN} {late}").refused("--accept-clock")
     fine(f"{PERTURB} {OWN} {late} --accept-clock")
+    back = "--now 2026-10-15T01:00:00 -o f.bin"  # that clock was wrong
+    run(f"{PERTURB} {OWN} {back}").refused("--accept-clock")
+    fine(f"{PERTURB} {OWN} {back} --accept-clock")
+    assert fine("show truck.allowance")["clock_set_back"] == [["2036-10-14T01:00:00", "2026-10-15T01:00:00"]]
     run(f"{PERTURB} {ENROL} {late} --force").refused("--enrol")
 
 
@@ -112,16 +135,20 @@ def test_what_is_refused_leaves_everything_as_it_was(place):
         ("show large.toml", "100"),
         ("show large.json", "100"),
         ("show other.json", "task"),
-        (f"{PERTURB} {ENROL} --place-columns lon -o r.bin", ""),
-        (f"{PERTURB} {ENROL} --max-age 0 -o r.bin", "max-age"),
-        (f"{PERTURB.replace('telemetry.json', 'truncated.json')} {ENROL} -o r.bin", ""),
-        (f"{PERTURB} {ENROL} -o task.jsonl --force", "task.jsonl"),  # outputs that are inputs
-        (f"{PERTURB.replace('truck.allowance', 'y.jsonl')} {ENROL} -o y.jsonl --force", "y.jsonl"),
+        (f"{PERTURB} {ENROL} {DAYS} --place-columns lon -o r.bin", ""),
+        (f"{PERTURB} {ENROL} {DAYS} --max-age 0 -o r.bin", "max-age"),
+        (f"{PERTURB} {ENROL} -o r.bin", "--from 2026"),  # the days must not come from the rows
+        (f"{PERTURB} {ENROL} --from 2026-10-14 -o r.bin", "--to"),
+        (f"{PERTURB} {ENROL} --from 14.10.2026 --to 15.10.2026 -o r.bin", "14.10.2026"),
+        (f"{PERTURB} {ENROL} {DAYS} --now now -o r.bin", "--now"),
+        (f"{PERTURB.replace('telemetry.json', 'truncated.json')} {ENROL} {DAYS} -o r.bin", ""),
+        (f"{PERTURB} {ENROL} {DAYS} -o task.jsonl --force", "task.jsonl"),  # outputs that are inputs
+        (f"{PERTURB.replace('truck.allowance', 'y.jsonl')} {ENROL} {DAYS} -o y.jsonl --force", "y.jsonl"),
         (f"{POSITIONS} --tiers-column vehicle -o s.bin", "vehicle"),
         (f"{POSITIONS} --tiers-column vehicle --every-row --seed 1 -o s.bin", "--seed"),
     ]:
         run(words).refused(says)
-    error = json.loads(run(f"{PERTURB} --vehicle V0000001 -o r.jsonl --json").out)["error"]
+    error = json.loads(run(f"{PERTURB} --vehicle V0000001 {DAYS} -o r.jsonl --json").out)["error"]
     assert error["kind"] == "AllowanceError"
     assert snapshot(place) == before
 
@@ -148,7 +175,7 @@ def test_estimates_say_what_was_left_out(place):
     done = run(f"estimate reports.jsonl {ESTIMATE}")
     assert (done.code, bool(done.err)) == (0, True)
     told = json.loads(Path("estimates/certificate.json").read_text())["measures"]["left_out"]
-    assert told == {"damaged": 50, "other_task": 0, "impossible": 0, "duplicate": 1, "conflicting": 0}
+    assert told == {"damaged": 50, "other_task": 0, "impossible": 0, "duplicate": 1, "conflicting": 0, "other_time": 0}
     fine("verify estimates")
     for name in ("one", "two"):
         fine(f"{TELEMETRY} --tally -o {name}.json")

@@ -254,7 +254,9 @@ def test_damaged_payloads_are_refused(case):
 
 def client(case, tmp_path, noise, **limits):
     task = case.task(**limits)
-    allowance = Allowance.open(tmp_path / "truck.allowance", task, enrol=True, now=NOON - 86_400, noise=noise)
+    allowance = Allowance.open(
+        tmp_path / "truck.allowance", task, enrol=True, now=NOON - 86_400, cap="none", noise=noise
+    )
     return Client(task, allowance, noise=noise), allowance
 
 

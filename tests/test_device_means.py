@@ -199,7 +199,8 @@ def test_a_folder_of_files_under_the_names_of_the_policy(tmp_path, monkeypatch):
     (need,) = done["precision"]
     assert (need["attribute"], need["reports_now"]) == ("kmh", 24)
     fine("audit estimates trucks --policy fleet.toml -o audit")
-    fine("device perturb trucks --vehicle T3 --task task.json --allowance t3 --enrol -o t3.jsonl")
+    days = "--from 2026-10-14 --to 2026-10-15"
+    fine(f"device perturb trucks --vehicle T3 --task task.json --allowance t3 --enrol {days} -o t3.jsonl")
     # A given name wins over that of the policy.
     assert run("device simulate trucks --task task.json --vehicle-column lorry -o r.bin").code == 2
     for command in ("estimate reports.jsonl --task task.json -o e", "show task.json", "show fleet.toml"):

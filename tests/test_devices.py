@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import functools
+import itertools
 import json
 import math
 import os
 import random
 import stat
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -24,11 +27,13 @@ from tests.chance_help import chance_of
 from tests.estimates_help import refuses
 
 from dunnage.collecting import files, fleet, identity
+from dunnage.collecting.estimate import estimate
 from dunnage.collecting.files import MICROS, FileColumns, Log, RowFile, Rows, Window
 from dunnage.collecting.identity import KeyRing
 from dunnage.collecting.tally import Tally
 from dunnage.devices.allowance import Allowance
 from dunnage.devices.client import mechanism_of
+from dunnage.devices.places import RandomisedResponse
 from dunnage.devices.report import Report, ReportFile, write_reports
 from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, ReportError, SealError, TaskError
@@ -284,8 +289,15 @@ def test_the_latest_row_of_a_slot():
         assert found.num_missing == int(np.isnan(found.steps[-1]["speed"]).sum())
 
 
-def perturbed(folder, data, task, out="reports.jsonl", **more):
-    return files.perturb(data, task, folder / "truck.allowance", folder / out, **more)
+def days_of(num=1, *, after=0):
+    """Some days of the rows, as they are stated to play them back."""
+    return tuple(files.day_text(DAY + after + day) for day in (0, num - 1))
+
+
+def perturbed(folder, data, task, out="reports.jsonl", *, num=1, after=0, **more):
+    """Play back some days, by default the first, or report what is due at a time."""
+    more = {"days": days_of(num, after=after), **more} if "now" not in more else more
+    return files.perturb(data, task, folder / "truck.allowance", folder / out, cap="none", **more)
 
 
 def spent_in(folder, task):
@@ -342,10 +354,10 @@ def test_a_crash_loses_nothing(tmp_path, monkeypatch, days, at):
     elif at == "rename":
         monkeypatch.setattr(os, "replace", crash)
     with pytest.raises(KeyboardInterrupt):
-        perturbed(tmp_path, data, task, enrol=True)
+        perturbed(tmp_path, data, task, num=days, enrol=True)
     monkeypatch.undo()
     assert not (tmp_path / "reports.jsonl").exists()
-    done = perturbed(tmp_path, data, task)
+    done = perturbed(tmp_path, data, task, num=days)
     assert done.reports[: len(stored)] == stored
     assert (len(done.reports), done.num_again, done.num_lapsed) == (12 * days, len(stored), 0)
     if at == "draw":  # the slot that was spent in vain reports the missing input, and is not spent again
@@ -357,13 +369,13 @@ def test_a_crash_loses_nothing(tmp_path, monkeypatch, days, at):
 def test_several_days_and_a_day_without_rows(tmp_path):
     task = make_task()
     rows = [row for row in day_rows(days=3) if row["time"] // SECONDS != DAY + 1]
-    done = perturbed(tmp_path, write_rows(tmp_path / "rows.csv", rows), task, enrol=True)
+    done = perturbed(tmp_path, write_rows(tmp_path / "rows.csv", rows), task, num=3, enrol=True)
     reports = [Report.from_bytes(data) for data in done.reports]
     assert Counter(report.day for report in reports) == {DAY: 12, DAY + 1: 12, DAY + 2: 12}
     assert places_told(task, [report for report in reports if report.day == DAY + 1]) == [None] * 4
     # The first days have closed, but their reports are kept until later days are written.
     written = (tmp_path / "reports.jsonl").read_bytes()
-    again = perturbed(tmp_path, tmp_path / "rows.csv", task, force=True)
+    again = perturbed(tmp_path, tmp_path / "rows.csv", task, num=3, force=True)
     assert (again.reports, again.num_again, again.num_lapsed) == (done.reports, 36, 0)
     assert (tmp_path / "reports.jsonl").read_bytes() == written
 
@@ -371,16 +383,154 @@ def test_several_days_and_a_day_without_rows(tmp_path):
 def test_written_days_are_forgotten_when_later_ones_are_written(tmp_path):
     task, later = make_task(), [row for row in day_rows(days=6) if row["time"] // SECONDS >= DAY + 4]
     early = write_rows(tmp_path / "early.csv", day_rows(days=3))
-    done = perturbed(tmp_path, early, task, enrol=True)
-    perturbed(tmp_path, write_rows(tmp_path / "later.csv", later), task, "later.jsonl")
+    done = perturbed(tmp_path, early, task, num=3, enrol=True)
+    perturbed(tmp_path, write_rows(tmp_path / "later.csv", later), task, "later.jsonl", num=2, after=4)
     allowance = (tmp_path / "truck.allowance").read_bytes()
     # What cannot be given again is not replaced, and nothing is spent to find out.
-    for data in (early, write_rows(tmp_path / "longer.csv", day_rows(days=9))):
+    for num in (3, 9):
         with pytest.raises(OutputError):
-            perturbed(tmp_path, data, task, force=True)
+            perturbed(tmp_path, early, task, num=num, force=True)
     assert [r.to_bytes() for r in ReportFile(tmp_path / "reports.jsonl")] == done.reports
     assert (tmp_path / "truck.allowance").read_bytes() == allowance
-    perturbed(tmp_path, tmp_path / "later.csv", task, force=True)  # a file of other days may be replaced
+    # A file of other days may be replaced.
+    perturbed(tmp_path, tmp_path / "later.csv", task, num=2, after=4, force=True)
+
+
+def tiny_task(**schedule):
+    """One report a day at epsilon 1, which says in which quarter of the box the vehicle is."""
+    here = Purpose(
+        name="places",
+        mechanism="local-location",
+        tiers=(Tier(name="all", epsilon="1"),),
+        grid=Grid(box=BOX, levels=2),
+        parameters=RESPONSE,
+    )
+    schedule = Schedule(slots_per_day=1, slot_minutes=1440, **schedule)
+    return Task(dataset="fleet", purposes=(here,), schedule=schedule, limits=Limits(lifetime="100"))
+
+
+def show_inputs(monkeypatch):
+    """Let reports say what they are about instead of something random."""
+    monkeypatch.setattr("dunnage.devices.places.RandomisedResponse.perturb", lambda law, index, noise: index)
+
+
+def inputs_of(task, reports):
+    """Return what is visible of some reports, and what each is about."""
+    read = [report if isinstance(report, Report) else Report.from_bytes(report) for report in reports]
+    mechanism = mechanism_of(task, task.purposes[0])
+    inputs = tuple(mechanism.read(report.payload, tier="all")[0][1] for report in read)
+    return tuple((report.day, report.slot, report.purpose, report.tier) for report in read), inputs
+
+
+@functools.cache
+def exact_loss(one, other):
+    """Return the largest log ratio of all that can be seen at epsilon 1 between two histories, trying all outputs."""
+    if one[0] != other[0]:
+        return math.inf  # told apart for certain
+    law = RandomisedResponse(num_inputs=5, epsilon=Fraction(1))
+    chance = dict(zip((True, False), map(math.log, law.chances(math.exp(-1))), strict=True))
+    return max(
+        sum(chance[out == a] - chance[out == b] for out, a, b in zip(outputs, one[1], other[1], strict=True))
+        for outputs in itertools.product(range(5), repeat=len(one[1]))
+    )
+
+
+ROWS_OF_SLOT = {
+    "there": "{day}T00:00:00,104.05,30.65",
+    "away": "{day}T00:00:00,0,0",
+    "nowhere": "{day}T00:00:00,,x",
+    "no moment": "soon,104.05,30.65",
+    "no row": None,
+    "cut off": "{day}T00:00:00",
+}
+
+
+@pytest.mark.parametrize("stated", ["days", "task"])
+def test_one_slot_changes_the_odds_of_a_playback_by_epsilon_at_most(tmp_path, monkeypatch, stated):
+    """All histories of two days, each slot with any kind of row: enumerated, no chance involved."""
+    show_inputs(monkeypatch)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    task = tiny_task(days=days_of(2)) if stated == "task" else tiny_task()
+    seen = {}
+    for history in itertools.product(ROWS_OF_SLOT, repeat=2):
+        lines = [
+            ROWS_OF_SLOT[kind] and ROWS_OF_SLOT[kind].format(day=day) for kind, day in zip(history, DATES, strict=True)
+        ]
+        (tmp_path / "rows.csv").write_text("\n".join(["time,lon,lat", *filter(None, lines)]) + "\n")
+        for old in tmp_path.glob("*.allowance*"):
+            old.unlink()
+        own = (tmp_path / "rows.csv", task, tmp_path / "truck.allowance", tmp_path / "out.bin")
+        days = None if stated == "task" else days_of(2)
+        done = files.perturb(*own, days=days, enrol=True, force=True)
+        seen[history] = inputs_of(task, done.reports)
+    losses = []
+    for one, other in itertools.product(seen, repeat=2):
+        if sum(a != b for a, b in zip(one, other, strict=True)) == 1:
+            losses.append(exact_loss(seen[one], seen[other]))
+    assert max(losses) == pytest.approx(1, abs=1e-12)
+
+
+DATES = [files.day_text(DAY + day) for day in range(2)]
+
+
+@pytest.mark.parametrize("content", ["empty", "header", "no columns typed", "damaged", "no files"])
+def test_a_file_without_rows_is_played_back_like_any_other(tmp_path, content):
+    task, path = tiny_task(), tmp_path / ("rows.parquet" if content in ("no columns typed", "damaged") else "rows.csv")
+    if content == "no columns typed":
+        pq.write_table(pa.table({name: pa.nulls(2) for name in ("vehicle", "time", "lon", "lat")}), path)
+    elif content == "no files":
+        (path := tmp_path / "rows").mkdir()
+    else:
+        path.write_text({"empty": "", "header": "time,lon,lat\n", "damaged": "PAR1"}[content])
+    done = perturbed(tmp_path, path, task, num=3, enrol=True)
+    assert (len(done.reports), done.num_missing) == (3, 3)
+
+
+def test_one_slot_is_never_reported_twice_through_links_locks_or_copies(tmp_path, monkeypatch):
+    """What an owner can do by accident with the file: the exact loss of a slot stays at the stated epsilon."""
+    show_inputs(monkeypatch)
+    task, now = tiny_task(), DAY * SECONDS + 60
+    header = "time,lon,lat\n"
+    rows = {"there": header + f"{DATES[0]}T00:00:00,104.05,30.65\n", "away": header}
+    seen = {}
+    for truth, text in rows.items():
+        folder = tmp_path / truth
+        folder.mkdir()
+        (folder / "rows.csv").write_text(text)
+        (own := folder / "own").with_name("link").symlink_to("own")
+        reports = []
+
+        def report(allowance, **more):
+            out = folder / f"{len(reports)}.bin"  # noqa: B023
+            try:
+                done = files.perturb(folder / "rows.csv", task, folder / allowance, out, now=now, **more)  # noqa: B023
+            except AllowanceError:
+                return
+            reports.extend(done.reports)  # noqa: B023
+
+        with Allowance.open(own, task, enrol=True, now=now):
+            pass
+        before = {file: file.read_bytes() for file in folder.glob("own*")}
+        report("link")
+        report("own")
+        (folder / "own.lock").unlink()
+        with Allowance.open(own, task):
+            (folder / "own.lock").unlink()
+            report("own")
+        after = own.read_bytes()
+        own.write_bytes(before[own])  # an older copy
+        report("own")
+        (folder / "copy").write_bytes(before[own])
+        report("copy")
+        report("copy", enrol=True)
+        own.write_bytes(after)
+        report("own")
+        (folder / "hard").hardlink_to(own)
+        report("hard")
+        report("own")
+        seen[truth] = inputs_of(task, set(reports))
+        assert len(reports) == 3  # through the link, and the same bytes twice
+    assert exact_loss(seen["there"], seen["away"]) == pytest.approx(1, abs=1e-12)
 
 
 def test_odd_values_still_report(tmp_path):
@@ -396,9 +546,8 @@ def test_odd_values_still_report(tmp_path):
 def test_one_vehicle_of_several(tmp_path):
     task = make_task()
     data = write_rows(tmp_path / "rows.csv", day_rows("V1") + rows_of("V2", range(24), [5] * 24))
-    for more in ({}, {"vehicle": "V3"}):
-        with pytest.raises(InputError):
-            perturbed(tmp_path, data, task, enrol=True, **more)
+    with pytest.raises(InputError):
+        perturbed(tmp_path, data, task, enrol=True)
     assert names_in(tmp_path) == ["rows.csv"]
     done = perturbed(tmp_path, data, task, enrol=True, vehicle="V2")
     assert places_told(task, done.reports) == [5] * 4
@@ -425,8 +574,6 @@ def test_a_device_reports_what_is_due_now(tmp_path):
     path.write_text("time,speed,load,lon,lat\n")
     task = make_task(schedule=HOURLY)
     assert places_told(task, perturbed(folder, path, task, enrol=True, now=midnight + 30).reports) == [None]
-    with pytest.raises(InputError):
-        perturbed(folder, path, task, "more.bin")
 
 
 NOW = DAY * SECONDS + 5 * 3600 + 30
@@ -490,18 +637,18 @@ def test_a_report_file_that_is_an_input(tmp_path):
         with pytest.raises(OutputError):
             perturbed(tmp_path, data, task, out, force=True)
     with pytest.raises(OutputError):  # not there yet
-        files.perturb(data, task, tmp_path / "y.jsonl", tmp_path / "." / "y.jsonl", enrol=True)
+        files.perturb(data, task, tmp_path / "y.jsonl", tmp_path / "." / "y.jsonl", enrol=True, days=days_of())
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert (tmp_path / "soft.bin").is_symlink()
 
 
 def test_a_vehicle_falls_silent(tmp_path):
     task = make_task(epsilon="1", lifetime="16")  # 12 reports a day
-    done = perturbed(tmp_path, write_rows(tmp_path / "rows.csv", day_rows(days=2)), task, enrol=True)
+    done = perturbed(tmp_path, write_rows(tmp_path / "rows.csv", day_rows(days=2)), task, num=2, enrol=True)
     assert (len(done.reports), done.num_silent) == (16, 8)
     late = [{**row, "time": row["time"] + 5 * SECONDS} for row in day_rows()]
     with pytest.raises(AllowanceError):
-        perturbed(tmp_path, write_rows(tmp_path / "late.csv", late), task, "late.bin")
+        perturbed(tmp_path, write_rows(tmp_path / "late.csv", late), task, "late.bin", after=5)
     assert not (tmp_path / "late.bin").exists()
 
 
@@ -516,10 +663,15 @@ def test_refusals_before_anything_is_spent(tmp_path):
             perturbed(tmp_path, data, task, out, enrol=True)
     with pytest.raises(AllowanceError):  # it was not enrolled
         perturbed(tmp_path, data, task, "r.bin")
+    with pytest.raises(InputError):
+        perturbed(tmp_path, tmp_path / "none.csv", task, "r.bin", enrol=True)
+    wrong_days = [None, ("2026-10-14", "2026-10-13"), ("2026-10-14", "2046-10-14"), ("1970-01-01", "1970-01-02")]
+    for days in [*wrong_days, ("today", "2026-10-14"), (14, 15)]:
+        with refuses((ParameterError, TaskError), days):
+            perturbed(tmp_path, data, task, "r.bin", enrol=True, days=days)
+    with pytest.raises(ParameterError):
+        perturbed(tmp_path, data, task, "r.bin", enrol=True, days=days_of(), now=NOW)
     for wrong, row in ((centuries, ()), (tmp_path / "wrong.csv", (5,))):
-        with pytest.raises(InputError) as caught:
-            perturbed(tmp_path, wrong, task, "r.bin", enrol=True)
-        assert problems_of(caught) == [("time", row)]
         with pytest.raises(InputError) as caught:
             fleet.simulate(wrong, task, tmp_path / "r.bin")
         assert problems_of(caught) == [("time", row)]
@@ -688,6 +840,50 @@ def made(tmp_path_factory):
     return folder, task
 
 
+def test_reports_of_times_at_which_no_device_reports_are_left_out(made, tmp_path):
+    folder, task = made
+    reports = list(ReportFile(folder / "reports.jsonl"))
+    first = reports[0]
+    odd = [
+        replace(first, day=day, report_id=bytes([at] * 8)) for at, day in enumerate((0, 365, 18_261, 84_371, 2_932_896))
+    ]
+    write_reports(tmp_path / "r.bin", [*reports, *odd])
+    found = files.collect([tmp_path / "r.bin"], task)
+    assert (found.num_reports, found.left_out, found.num_days) == (len(reports), {"other_time": 5}, 1)
+    assert len(found.first_bad) == 5
+    assert estimate([*reports, *odd], task).certificate.measures.left_out["other_time"] == 5
+    for days in (days_of(), days_of(3)):
+        assert files.collect([folder / "reports.jsonl"], task, days=days).num_reports == len(reports)
+    with pytest.raises(ReportError):
+        files.collect([folder / "reports.jsonl"], task, days=days_of(after=1))
+    # When a report came in decides by the rules of its task, with the clocks that may differ.
+    own = [report for report in reports if report.slot == first.slot]
+    write_reports(tmp_path / "own.bin", own)
+    moment = task.schedule.moment(first.day, first.slot)
+    for received, accepted in ((-121, False), (-120, True), (3600 + 120, True), (3600 + 121, False)):
+        if accepted:
+            assert files.collect([tmp_path / "own.bin"], task, received=moment + received).num_reports == len(own)
+        else:
+            with pytest.raises(ReportError):
+                files.collect([tmp_path / "own.bin"], task, received=moment + received)
+    stated = replace(task, schedule=replace(task.schedule, days=days_of(after=1)))
+    assert not stated.schedule.accepts(DAY, 0)
+    assert stated.schedule.accepts(DAY + 1, 0)
+
+
+def test_a_fleet_on_stated_days_reports_whatever_the_rows(tmp_path):
+    task, days = tiny_task(), days_of(3)
+    lines = [f"V{number},2026-10-14T00:00:00,104.05,30.65" for number in range(4)]
+    odd = ["V0,soon,0,0", "V1,1971-01-01T00:00:00,0,0", "V2,9999-01-01T00:00:00,0,0", ",2026-10-15T00:00:00,0,0", "V3"]
+    for rows in (lines, [*lines, *odd], [*lines[:3], "V3,2030-01-01T00:00:00,0,0"]):
+        (tmp_path / "rows.csv").write_text("\n".join(["vehicle,time,lon,lat", *rows]) + "\n")
+        done = fleet.simulate(tmp_path / "rows.csv", task, tmp_path / "r.bin", days=days, force=True)
+        made = Counter(report.day for report in ReportFile(tmp_path / "r.bin", task=task))
+        assert (made, done.num_vehicles) == (dict.fromkeys(range(DAY, DAY + 3), 4), 4), rows
+    with pytest.raises(ParameterError):
+        fleet.simulate(tmp_path / "rows.csv", task, tmp_path / "r.bin", days=days, every_row=True, force=True)
+
+
 def test_task_files(tmp_path):
     path, task = tmp_path / "task.json", make_task()
     path.write_text(task.to_json())
@@ -808,31 +1004,81 @@ def test_tallies_of_every_law_come_back(tmp_path):
 RECORDS = 'vehicle,plate,owner\nV1,"XY ""12""",Zoë\nV2,,"a\nb"\n'
 
 
+def test_a_line_that_was_dropped_added_moved_or_played_back_is_found(tmp_path):
+    ring, plain, sealed = KeyRing.new(), tmp_path / "plain.csv", tmp_path / "sealed.jsonl"
+
+    def opened(**more):
+        return identity.open_file(sealed, ring, tmp_path / "back.csv", force=True, **more)
+
+    versions = []
+    for plate in ("old", "new"):  # replacing the file goes on with its version
+        plain.write_text(f"vehicle,plate\nV1,{plate} 1\nV2,{plate} 2\nV3,{plate} 3\n")
+        assert identity.seal_file(plain, ring, sealed, force=True).version == len(versions) + 1
+        versions.append(sealed.read_text().splitlines())
+    (old, new), older = versions, sealed.with_name("older.jsonl")
+    assert (opened().version, [record.version for _, record in opened().records]) == (2, [2, 2, 2])
+    tag = json.loads(new[3])["tag"]
+    changed = [{**tag, "version": 3}, {**tag, "file": "x"}, {**tag, "key_id": "x"}, {**tag, "nonce": ""}, {}, [], 5]
+    for lines in (
+        [old[0], *new[1:]],  # an older line played back
+        [*old[:3], new[3]],
+        [new[0], new[2], new[3]],  # dropped
+        new[:3],  # the tag dropped
+        [new[1], new[0], *new[2:]],
+        [*new[:3], old[3]],  # the tag of the older file
+        [*new[:2], new[3]],
+        *([*new[:3], json.dumps({"tag": one})] for one in changed),
+        [*(json.dumps(as_format_1(line)) for line in new[:3])],  # as if it had never had versions
+    ):
+        sealed.write_text("\n".join(lines) + "\n")
+        with refuses((SealError, InputError), lines):
+            opened()
+        with refuses((SealError, InputError), lines):
+            identity.rotate_file(sealed, ring, older, force=True)
+    sealed.write_text("\n".join(old) + "\n")  # a whole older file: only who knows the version can tell
+    assert opened().version == 1
+    with pytest.raises(SealError, match="older"):
+        opened(at_least=2)
+    sealed.write_text("\n".join(new) + "\n")
+    assert identity.seal_file(plain, ring, older, after=sealed).version == 3
+    renewed = ring.renewed()
+    assert identity.rotate_file(sealed, renewed, sealed, force=True).version == 3
+    ring = renewed
+    assert [record.version for _, record in opened(at_least=3).records] == [3, 3, 3]
+
+
+def as_format_1(line):
+    data = json.loads(line)
+    data["sealed"] = {**data["sealed"], "format": 1}
+    del data["sealed"]["version"]
+    return data
+
+
 def test_records_come_back_from_their_seals_also_under_a_newer_key(tmp_path):
     ring = KeyRing.new()
     plain, sealed, newer, back = (tmp_path / name for name in ("plain.csv", "sealed.jsonl", "newer.jsonl", "back.csv"))
     plain.write_text(RECORDS, encoding="utf-8")
-    assert identity.seal_file(plain, ring, sealed) == 2
+    assert len(identity.seal_file(plain, ring, sealed).records) == 2
     written = sealed.read_text(encoding="utf-8")
     assert not any(name in written for name in ("Zoë", "Zo\\u00eb", "XY "))
-    assert identity.open_file(sealed, ring, back) == 2
+    assert len(identity.open_file(sealed, ring, back).records) == 2
     with plain.open(newline="", encoding="utf-8") as one, back.open(newline="", encoding="utf-8") as other:
         assert list(csv.reader(one)) == list(csv.reader(other))
     assert stat.S_IMODE(back.stat().st_mode) == 0o600
     back.unlink()
     lines = sealed.read_bytes().splitlines(keepends=True)
     newer.write_bytes(b"\xef\xbb\xbf" + b"".join(lines))  # behind a mark
-    assert identity.open_file(newer, ring, back) == 2
+    assert len(identity.open_file(newer, ring, back).records) == 2
     back.unlink()
-    newer.write_bytes(b"".join([*lines, lines[0]]))
+    newer.write_bytes(b"".join([*lines[:2], lines[0], lines[2]]))
     with pytest.raises(InputError) as caught:
         identity.open_file(newer, ring, back)
     assert caught.value.problems[0].rows == (3,)
     newer.unlink()
     renewed = ring.renewed()
-    assert identity.rotate_file(sealed, renewed, newer) == 2
+    assert len(identity.rotate_file(sealed, renewed, newer).records) == 2
     without = renewed.without(ring.active.key_id)
-    assert identity.open_file(newer, without, back) == 2
+    assert len(identity.open_file(newer, without, back).records) == 2
     back.unlink()
     with pytest.raises(SealError):
         identity.open_file(sealed, without, back)

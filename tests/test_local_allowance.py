@@ -11,17 +11,19 @@ import stat
 import tempfile
 import threading
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.estimates_help import GRID, PATHS, PLACES, refuses, truck_task
+from tests.estimates_help import GRID, HOURLY, PATHS, PLACES, refuses, truck_task
 
 from dunnage.devices.allowance import Allowance, Slot
+from dunnage.devices.report import Report
 from dunnage.devices.task import Limits, Purpose, Schedule, Tier
-from dunnage.errors import AllowanceError, TaskError
+from dunnage.errors import AllowanceError, ParameterError, TaskError
 
 DAY = 20_000
 MIDNIGHT = DAY * 86_400
@@ -37,7 +39,9 @@ TASK = make_task()
 
 def enrol(path, task=TASK, **changes):
     """A new vehicle in tier basic, without waiting for the disk."""
-    return Allowance.open(path, task, **{"tier": "basic", "enrol": True, "now": MIDNIGHT, "durable": False, **changes})
+    return Allowance.open(
+        path, task, **{"tier": "basic", "enrol": True, "now": MIDNIGHT, "cap": "none", "durable": False, **changes}
+    )
 
 
 def reopen(path, task=TASK, **changes):
@@ -79,15 +83,10 @@ def test_a_vehicle_is_enrolled_once_and_a_missing_file_counts_as_spent(path):
         os.umask(old)
     assert names_in(path.parent) == {path.name, f"{path.name}.lock", f"{path.name}.enrolled"}
     assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
-    marker = Path(f"{path}.enrolled")
-    marker.unlink()  # an enrolment that crashed before its marker
-    reopen(path).close()
-    assert marker.exists()
-    marker.unlink()
     with pytest.raises(AllowanceError):
         enrol(path)
     reopen(path).close()
-    path.unlink()  # the file is lost; its marker stays
+    path.unlink()  # the file is lost; its counter stays
     for attempt in (enrol, reopen):
         with pytest.raises(AllowanceError):
             attempt(path)
@@ -123,7 +122,7 @@ def test_a_damaged_file_counts_as_spent(path):
         damaged.append(bytes(flipped))
     data = json.loads(content.split(b"\n")[0])
     lifetimes = [{"lifetime": {"places": [loss, 1, 0]}} for loss in ("-1", "1/0")]
-    for change in ({"format": 2}, {"kind": "x"}, {"days": []}, {"seen": None}, {"days": {"1": {}}}, *lifetimes):
+    for change in ({"format": 3}, {"kind": "x"}, {"days": []}, {"seen": None}, {"days": {"1": {}}}, *lifetimes):
         line = json.dumps({**data, **change}).encode()  # a sound checksum over nonsense
         damaged.append(line + b"\nsha256 " + hashlib.sha256(line).hexdigest().encode() + b"\n")
     for wrong in damaged:
@@ -340,6 +339,297 @@ def test_jumps_forwards_and_of_years_with_consent(path):
             allowance.due(wrong + 401 * 86_400)
 
 
+def test_a_clock_that_was_wrong_once_does_not_silence_a_vehicle(path):
+    wrong = (DAY + 399) * 86_400
+    with enrol(path) as allowance:
+        spend(allowance)
+        spend_and_store(allowance, DAY + 399)  # the clock is ahead for a moment
+    tomorrow = MIDNIGHT + 86_400
+    with reopen(path) as allowance, pytest.raises(AllowanceError, match="accept"):
+        allowance.due(tomorrow)
+    with reopen(path, accept_clock=True) as allowance:
+        assert allowance.due(tomorrow) == ()  # that day had slots before, and nobody knows what was spent of it
+        assert allowance.seen == tomorrow
+        with pytest.raises(AllowanceError):  # consent is for one change
+            allowance.due(MIDNIGHT)
+    assert json.loads(path.read_bytes().split(b"\n")[0])["clocks"] == [[wrong, tomorrow]]
+    with reopen(path) as allowance:
+        spend(allowance, DAY + 2)
+        assert allowance.spent_in_all().num_reports == 3  # nothing is refunded
+        for day in range(DAY + 3, DAY + 399, 30):
+            spend(allowance, day)
+        with pytest.raises(AllowanceError):  # what was spent ahead stays spent when its day comes
+            spend(allowance, DAY + 399)
+        assert allowance.stored(Slot(DAY + 399, 0), "places") == b"report of %d" % (DAY + 399)
+        spend(allowance, DAY + 399, hour=1)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 60 * 24), st.booleans(), st.booleans()), max_size=25))
+def test_no_clock_spends_a_slot_twice_even_if_its_owner_vouches_for_it(steps):
+    spent = set()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "truck"
+        enrol(path).close()
+        for hour, accept, adopt in steps:
+            now, task = MIDNIGHT + hour * 3600, TASK
+            with reopen(path, task, accept_clock=accept) as allowance:
+                try:
+                    due = allowance.due(now)
+                except AllowanceError:
+                    assert not accept
+                    continue
+                for slot in due:
+                    if not allowance.is_spent(slot, "places"):
+                        allowance.spend(slot, "places", ONE, now)
+                        assert slot not in spent
+                        spent.add(slot)
+                assert allowance.spent_in_all().num_reports == len(spent)
+            if adopt and accept:  # and a change of tasks does not forget either
+                for version in (2, 1):
+                    reopen(path, make_task(version=version), adopt=True, now=now).close()
+
+
+def test_many_spans_of_days_become_fewer_and_never_forget(path):
+    with enrol(path) as allowance:
+        for day in range(DAY, DAY + 900, 3):
+            allowance.advance(day * 86_400)
+        spans = json.loads(path.read_bytes().split(b"\n")[0])["spans"]
+    assert len(spans) == 64
+    assert all(any(first <= day <= last for first, last in spans) for day in range(DAY, DAY + 900, 3))
+
+
+def test_a_link_is_the_same_allowance(path, tmp_path):
+    enrol(path).close()
+    (tmp_path / "elsewhere").mkdir()
+    link, folder = tmp_path / "elsewhere" / "link", tmp_path / "folder"
+    link.symlink_to(path)
+    folder.symlink_to(tmp_path)
+    with reopen(link) as allowance:
+        spend(allowance)
+        for other in (path, folder / path.name):
+            with refuses(AllowanceError, other):
+                reopen(other)
+    assert link.is_symlink()
+    for other in (path, link, folder / path.name):
+        with reopen(other) as allowance, refuses(AllowanceError, other):
+            spend(allowance)
+    for other in (path, link):  # nor does a link enrol a vehicle twice
+        with refuses(AllowanceError, other):
+            enrol(other)
+    second = tmp_path / "second"
+    second.hardlink_to(path)
+    Path(f"{second}.enrolled").write_bytes(Path(f"{path}.enrolled").read_bytes())
+    for other in (path, second):
+        with refuses(AllowanceError, other):
+            reopen(other)
+    second.unlink()
+    reopen(path).close()
+
+
+def test_a_removed_lock_opens_nothing_twice(path):
+    with enrol(path) as first:
+        Path(f"{path}.lock").unlink()
+        with pytest.raises(AllowanceError, match="in use"):
+            reopen(path)
+        spend(first)
+        Path(f"{path}.lock").unlink()
+        with pytest.raises(AllowanceError, match="in use"):
+            reopen(path)
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content)  # another file under the same name: somebody else may have it
+        with reopen(path) as second:
+            for attempt in (lambda: spend(first, purpose="paths"), lambda: first.store(Slot(DAY, 0), "places", b"x")):
+                with pytest.raises(AllowanceError, match="replaced"):
+                    attempt()
+            spend(second, purpose="paths")
+    with reopen(path) as allowance:
+        assert allowance.spent_in_all().num_reports == 2
+
+
+def copy_of(path, *, to=None):
+    files = [path, Path(f"{path}.enrolled")]
+    kept = [file.read_bytes() for file in files]
+
+    def put_back(*numbers):
+        for number in numbers:
+            (files if to is None else [to, Path(f"{to}.enrolled")])[number].write_bytes(kept[number])
+
+    return put_back
+
+
+def test_an_older_copy_is_refused(path, tmp_path):
+    enrol(path).close()
+    for day in (DAY, DAY + 1):
+        put_back = copy_of(path)
+        with reopen(path) as allowance:
+            spend(allowance, day)
+        now = path.read_bytes()
+        put_back(0)
+        with pytest.raises(AllowanceError, match="older copy"):
+            reopen(path)
+        path.write_bytes(now)
+    copied = tmp_path / "copy"
+    copied.write_bytes(path.read_bytes())  # without its counter
+    with pytest.raises(AllowanceError, match="copy"):
+        reopen(copied)
+    enrol(tmp_path / "other").close()
+    Path(f"{copied}.enrolled").write_bytes((tmp_path / "other.enrolled").read_bytes())
+    with pytest.raises(AllowanceError):
+        reopen(copied)
+    for wrong in (b"", b"x", b"\xff 1", b"a b\n"):
+        Path(f"{path}.enrolled").write_bytes(wrong)
+        with refuses(AllowanceError, wrong):
+            reopen(path)
+
+
+def test_a_second_counter_finds_a_copy_of_the_whole_folder(path, tmp_path):
+    (tmp_path / "disk").mkdir()
+    counter = tmp_path / "disk" / "counter"
+    enrol(path, counter=counter).close()
+    put_back = copy_of(path)
+    with reopen(path) as allowance:  # it remembers where
+        spend(allowance)
+    put_back(0, 1)
+    with pytest.raises(AllowanceError, match="disk"):
+        reopen(path)
+    with pytest.raises(AllowanceError):  # one counter for one vehicle
+        enrol(tmp_path / "other", counter=counter)
+    twin = tmp_path / "twin"
+    enrol(twin, counter=tmp_path / "disk" / "twin").close()
+    copy = tmp_path / "disk" / "copy"
+    copy_of(twin, to=copy)(0, 1)
+    with reopen(twin) as one, reopen(copy) as other:  # two copies open at once, with one counter
+        spend(one)
+        with pytest.raises(AllowanceError, match="older"):
+            spend(other)
+    late = tmp_path / "late"
+    enrol(late).close()
+    put_back = copy_of(late)
+    with reopen(late, counter=tmp_path / "disk" / "late") as allowance:
+        spend(allowance)
+    put_back(0, 1)
+    reopen(late).close()  # a copy from before the second counter does not know it ...
+    put_back(0, 1)
+    with pytest.raises(AllowanceError, match="older"):  # ... unless its owner names it
+        reopen(late, counter=tmp_path / "disk" / "late")
+    with enrol(tmp_path / "third", counter=tmp_path / "disk" / "third") as allowance:
+        spend(allowance)
+    (tmp_path / "disk" / "third").unlink()
+    with pytest.raises(AllowanceError, match="no counter"):
+        reopen(tmp_path / "third")
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("times", range(1, 4))
+def test_a_crash_while_a_vehicle_enrols_leaves_a_place_to_enrol(path, monkeypatch, times, old):
+    calls, really = 0, os.rename
+    if old:
+        as_format_1(path)
+
+    def crash(*given):
+        nonlocal calls
+        calls += 1
+        if calls == times:
+            raise Crash
+        really(*given)
+
+    monkeypatch.setattr(os, "rename", crash)
+    with pytest.raises(Crash):
+        reopen(path, cap="48") if old else enrol(path)
+    monkeypatch.undo()
+    with enrol(path) if times < 3 and not old else reopen(path, cap="48") as allowance:
+        spend(allowance)
+
+
+def as_format_1(path):
+    """Write an allowance as version 0.1.0 did: with an empty marker beside it."""
+    enrol(path).close()
+    data = json.loads(path.read_bytes().split(b"\n")[0])
+    new = ("cap", "name", "num_writes", "counter", "spans", "clocks")
+    line = json.dumps({**{key: data[key] for key in data if key not in new}, "format": 1}).encode()
+    path.write_bytes(line + b"\nsha256 " + hashlib.sha256(line).hexdigest().encode() + b"\n")
+    Path(f"{path}.enrolled").write_bytes(b"")
+
+
+def test_a_file_of_format_1_goes_on_and_is_counted_from_then_on(path):
+    as_format_1(path)
+    put_back = copy_of(path)
+    with reopen(path, cap="48") as allowance:
+        spend(allowance)
+    put_back(0)
+    with pytest.raises(AllowanceError, match="older copy"):
+        reopen(path)
+
+
+def test_what_the_collector_has_shows_an_older_copy(path):
+    def report(slot, payload=b"x"):
+        prefix = {"task": TASK.prefix, "purpose": 0, "tier": 0}
+        return Report(**prefix, day=slot.day, slot=slot.slot, report_id=bytes(8), payload=payload)
+
+    slots = [Slot(DAY, 0), Slot(DAY, 1), Slot(DAY + 5, 0)]
+    enrol(path).close()
+    put_back = copy_of(path)
+    with reopen(path) as allowance:
+        for slot in slots:
+            spend(allowance, *slot)
+            allowance.store(slot, "places", report(slot).to_bytes())
+        allowance.check_received([report(slot) for slot in slots])
+        other = replace(report(slots[2]), task=bytes(8))
+        allowance.check_received([other])  # of another task
+        with pytest.raises(AllowanceError):
+            allowance.check_received([report(slots[2], b"y")])
+    put_back(0, 1)  # the file and its counter: nothing here can tell
+    with reopen(path) as allowance:
+        for slot in slots:
+            with refuses(AllowanceError, slot):
+                allowance.check_received([report(slot)])
+
+
+def test_a_task_cannot_raise_the_cap_of_a_device(path, tmp_path):
+    def once(epsilon, **changes):
+        return truck_task(replace(PLACES, tiers=(Tier(name="all", epsilon=epsilon),)), **changes)
+
+    daily = {"schedule": Schedule(slots_per_day=1, slot_minutes=720)}
+    for task in (once("50", **daily), once("10.1", **daily), once("1")):  # the last 24 times a day
+        with refuses(AllowanceError, task):
+            enrol(path, task, tier=None, cap=None)
+    assert names_in(tmp_path) <= {f"{path.name}.lock"}
+    modest = once("2", **daily)
+    enrol(path, modest, tier=None, cap="2.5").close()
+    before, later = path.read_bytes(), {"adopt": True, "now": MIDNIGHT + 60}
+    for task in (once("3", **daily), once("50", **daily)):
+        with refuses(AllowanceError, task):
+            reopen(path, task, **later)
+    assert path.read_bytes() == before
+    reopen(path, once("3", **daily), cap=3, **later).close()  # the owner can
+    with reopen(path, once("3", **daily)) as allowance, pytest.raises(AllowanceError, match="3"):
+        spend(allowance, DAY + 1, hour=allowance.slots(DAY + 1)[0], loss=Fraction(4), now=first_slot(allowance))
+    for wrong in ("0", "-1", "much", "nan"):
+        with refuses(ParameterError, wrong):
+            reopen(path, once("3", **daily), cap=wrong)
+    free = once("1", limits=Limits(lifetime="48", allow_unbounded=True), **daily)
+    with enrol(tmp_path / "free", free, tier=None, cap=None) as allowance, pytest.raises(AllowanceError, match="cap"):
+        spend(allowance, hour=allowance.slots(DAY)[0], loss=None, now=first_slot(allowance, DAY))
+
+
+def first_slot(allowance, day=DAY + 1):
+    return day * 86_400 + allowance.slots(day)[0] * 720 * 60
+
+
+def test_no_slots_outside_the_days_of_a_task(path):
+    task = make_task(schedule=replace(HOURLY, days=("2024-10-05", "2024-10-06")))
+    assert task.schedule.span == (DAY + 1, DAY + 2)
+    with enrol(path, task) as allowance:
+        assert [len(allowance.slots(day)) for day in (DAY, DAY + 1)] == [0, 24]
+        allowance.advance(MIDNIGHT + 2 * 86_400)
+        assert [len(allowance.slots(day)) for day in (DAY + 2, DAY + 3)] == [24, 0]
+    for now in (0, 86_400 * 18_261, 365 * 86_400):  # a clock that was never set
+        with refuses(AllowanceError, now):
+            enrol(path.parent / "other", task, now=now)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4 * 86_400), st.sampled_from(["places", "paths"])), max_size=30), st.data())
 def test_no_slot_is_ever_spent_twice(moments, data):
@@ -537,4 +827,4 @@ def test_synchronised_before_the_rename(path, monkeypatch):
     with enrol(path, durable=True) as allowance:
         order.clear()
         spend(allowance)
-    assert order == ["fsync", "rename", "fsync"]
+    assert order == ["fsync", "rename", "fsync"] * 2  # the file, then its counter

@@ -42,7 +42,7 @@ def make_client(tmp_path):
     def make(task=TASK, *, tier="basic", reopened=False, **changes):
         for old in opened:
             old.close()
-        start = {} if reopened else {"enrol": True, "tier": tier, "now": MIDNIGHT}
+        start = {} if reopened else {"enrol": True, "tier": tier, "now": MIDNIGHT, "cap": "none"}
         opened.append(Allowance.open(tmp_path / "truck", task, durable=False, **start))
         return Client(task, opened[-1], **{"clock": lambda: MIDNIGHT, **changes})
 
@@ -246,7 +246,7 @@ def test_no_slot_is_missed_and_none_is_spent_twice(crashes):
     task = truck_task(PLACES)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "truck"
-        Allowance.open(path, task, enrol=True, tier="basic", now=MIDNIGHT, durable=False).close()
+        Allowance.open(path, task, enrol=True, tier="basic", now=MIDNIGHT, cap="none", durable=False).close()
         for hour, failing in enumerate(crashes):
             for step in (failing, "none"):
                 with Allowance.open(path, task, durable=False) as allowance, pytest.MonkeyPatch.context() as patch:
@@ -270,7 +270,7 @@ from dunnage.devices.allowance import Allowance
 from dunnage.devices.client import Client
 from dunnage.devices.task import Task
 task = Task.from_json(open(sys.argv[1], "rb").read())
-with Allowance.open(sys.argv[2], task, tier="basic", enrol=True, now=1728000000) as allowance:
+with Allowance.open(sys.argv[2], task, tier="basic", enrol=True, now=1728000000, cap="none") as allowance:
     made = Client(task, allowance, clock=lambda: 1728000000).reports({"places": (104.0, 30.6)})
 assert len(made) == 3, made
 try:

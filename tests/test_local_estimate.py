@@ -398,7 +398,7 @@ def test_reports_and_their_tallies_give_the_same():
         facts = {"task": task.prefix, "purpose": 0, "tier": number % 2, "day": 20000, "slot": 5}
         reports.append(Report(**facts, report_id=number.to_bytes(8, "big"), payload=payload))
     by_reports = estimate([*reports, reports[0]], task)
-    none = dict.fromkeys(("damaged", "other_task", "impossible", "duplicate", "conflicting"), 0)
+    none = dict.fromkeys(("damaged", "other_task", "impossible", "duplicate", "conflicting", "other_time"), 0)
     assert measures(by_reports)["left_out"] == {**none, "duplicate": 1}
     assert measures(estimate(reports, task, left_out={"damaged": 3}))["left_out"] == {**none, "damaged": 3}
     for wrong in ({"lost": 1}, {"damaged": -1}, {"damaged": True}):

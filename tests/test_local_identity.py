@@ -167,6 +167,21 @@ def test_any_changed_field_does_not_open(name, value):
         open_record(SealedRecord.from_json(json.dumps({**fields, name: value})), ring, associated=ALIAS)
 
 
+def test_versions_of_a_record(ring):
+    first, second = (seal(RECORD, ring, associated=ALIAS, version=version) for version in (1, 2))
+    assert open_record(second, ring, associated=ALIAS, at_least=2) == RECORD
+    for wrong, at_least in ((first, 2), (replace(first, version=2), 2), (replace(second, version=0), 0)):
+        with refuses(SealError, wrong):
+            open_record(wrong, ring, associated=ALIAS, at_least=at_least)
+    old = seal(RECORD, ring, associated=ALIAS, version=0)  # as Dunnage 0.1.0 wrote it
+    assert open_record(SealedRecord.from_json(old.to_json()), ring, associated=ALIAS) == RECORD
+    assert "version" not in old.to_json()
+    assert rotate(old, ring, associated=ALIAS).version == 1
+    for version in (-1, 1.5, True, "2"):
+        with refuses(SealError, version):
+            seal(RECORD, ring, associated=ALIAS, version=version)
+
+
 def test_rotation(ring):
     old, renewed = seal(RECORD, ring, associated=ALIAS), ring.renewed()
     assert [key.state for key in renewed.keys] == ["retired", "active"]

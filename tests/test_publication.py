@@ -235,6 +235,7 @@ def test_a_key_that_a_living_run_has_just_written_is_not_taken_for_abandoned(
 def test_signing_a_publication(made: Publication, folder: Path, tmp_path: Path) -> None:
     pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (tmp_path / "key.pem").write_bytes(pem)
+    (tmp_path / "key.pem").chmod(0o600)
     release, key = made.write(folder, sign=tmp_path / "key.pem")
     assert release.certificate.signature is not None
     assert key.certificate_digest == release.certificate.digest

@@ -163,9 +163,11 @@ def write_devices(place: Path) -> None:
     names = {"vehicle_column": "vehicle", "time_column": "time", "place_columns": "lon,lat"}
     for name, tally in (("reports.jsonl", False), ("reports.bin", False), ("tallies.json", True)):
         device_simulate(fleet, task, place / name, tally=tally, **names)
-    own = place / "truck.own"
+    own, day = place / "truck.own", "2026-10-14"
     vehicle = fleet.read_text().splitlines()[1].split(",")[0].strip('"')
-    device_perturb(fleet, task, own, place / "own.jsonl", vehicle=vehicle, tier="basic", enrol=True, **names)
+    device_perturb(
+        fleet, task, own, place / "own.jsonl", vehicle=vehicle, tier="basic", enrol=True, first=day, last=day, **names
+    )
     (place / "ids.csv").write_text("vehicle,owner\nA,Ann\nB,Bob\n")
     device_keys(place / "fleet.keys")
     device_seal(place / "ids.csv", place / "fleet.keys", place / "sealed.jsonl")

@@ -45,7 +45,8 @@ from dunnage.model.certificate import (
     CombinedTiers,
     Total,
     composition_rule,
-    load_public_key,
+    load_public_keys,
+    load_revoked,
     meaning,
 )
 from dunnage.model.documents import Listed, Model
@@ -126,7 +127,12 @@ class Verification(Model):
         return "\n".join(lines)
 
 
-def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] | None = None) -> Verification:
+def verify(
+    folder: str | os.PathLike[str],
+    *,
+    signed_by: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    revoked: str | os.PathLike[str] | None = None,
+) -> Verification:
     """Check a release folder.
 
     Parameters
@@ -134,7 +140,9 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
     folder
         The release folder.
     signed_by
-        Public key (PEM file) that must have signed the certificate.
+        Public keys (PEM files, each with one key or several), one of which must have signed the certificate.
+    revoked
+        List of keys that no longer count, whatever the time of the certificate.
 
     Returns
     -------
@@ -149,7 +157,8 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
     path = Path(folder)
     if not path.is_dir():
         raise ReleaseError(f"{path} is not a folder, so it is not a release. Give the folder that publish wrote.")
-    trusted = load_public_key(signed_by) if signed_by is not None else None
+    paths = [signed_by] if isinstance(signed_by, str | os.PathLike) else signed_by or []
+    trusted, no_longer = load_public_keys(paths), [] if revoked is None else load_revoked(revoked)
     basis = ""
     not_checked: tuple[str, ...] = NOT_CHECKED
     checks: list[str] = []
@@ -160,7 +169,7 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
         if kind is not None:
             not_checked = kind.not_checked(certificate)
         checks.append("the certificate is readable, in canonical form, and matches its own digest")
-        checks.append(certificate.check_signature(trusted))
+        checks.append(certificate.check_signature(trusted, no_longer))
         _check_digests(path, certificate)
         checks.append(f"{len(certificate.files)} files match their digests, and there are no others")
         release = Release(certificate=certificate, **read_tables(path, certificate))

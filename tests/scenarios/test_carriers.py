@@ -9,6 +9,7 @@ from tests.scenarios.harness import Here, check
 
 PERTURB = "device perturb telemetry.csv --task task.json --allowance truck.own"
 VEHICLE = "--vehicle V0000003 --tier basic"
+DAYS = "--from 2026-10-14 --to 2026-10-15"
 
 
 def numbers(here: Here) -> None:
@@ -22,15 +23,18 @@ def numbers(here: Here) -> None:
         show task.json --devices 500
         show task.json --json
         {PERTURB} --enrol {VEHICLE} -o truck.jsonl
-        {PERTURB} {VEHICLE} -o again.jsonl
+        {PERTURB} --enrol {VEHICLE} {DAYS} -o truck.jsonl
+        {PERTURB} {VEHICLE} {DAYS} -o again.jsonl
         {PERTURB} {VEHICLE} -o later.bin --now 2026-10-20T08:00:00 --json
         {PERTURB} {VEHICLE} -o back.bin --now 2026-10-01T08:00:00
-        {PERTURB} --vehicle V0000003 -o again.jsonl
+        {PERTURB} {VEHICLE} -o back.bin --now 2026-10-19T08:00:00 --accept-clock
+        {PERTURB} --vehicle V0000003 {DAYS} -o again.jsonl
+        {PERTURB} {VEHICLE} {DAYS} --cap 0.5 -o capped.jsonl
         show truck.jsonl
         show truck.own
         show truck.own --json
         device simulate telemetry.csv --task task.json --seed 3 -o fleet.jsonl
-        device simulate telemetry.csv --task task.json --seed 3 -o fleet.bin --json
+        device simulate telemetry.csv --task task.json --seed 3 {DAYS} -o fleet.bin --json
         device simulate telemetry.csv --task task.json --seed 3 --tally --every-row -o tallies.json
         show fleet.jsonl
         show fleet.bin --json
@@ -43,6 +47,7 @@ def numbers(here: Here) -> None:
         show estimates
         show estimates --json
         estimate fleet.jsonl --task task.json --combine none -o never
+        estimate fleet.jsonl --task task.json --from 2026-10-16 --to 2026-10-16 -o never
         audit estimates --external -o audit
     """)
 
@@ -119,6 +124,7 @@ def identities(here: Here) -> None:
         show sealed.jsonl
         show fleet.keys
         device open sealed.jsonl --keys fleet.keys -o opened.csv
+        device open sealed.jsonl --keys fleet.keys --at-least 2 -o never.csv
         device keys fleet.keys --renew
         device seal sealed.jsonl --keys fleet.keys -o anew.jsonl --json
         device open anew.jsonl --keys fleet.keys -o opened2.csv --json

@@ -165,6 +165,7 @@ def signing(here: Here) -> None:
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         here.write(f"{name}.pem", private.decode())
+        (here.folder / f"{name}.pem").chmod(0o600)
         here.write(f"{name}.pub.pem", public.decode())
     here.lines("""
         publish data.csv --policy policy.toml --sign mine.pem -o release

@@ -99,7 +99,7 @@ def test_reports(name: str, old: Path) -> None:
 
 def test_an_allowance_goes_on(old: Path) -> None:
     perturb = "device perturb telemetry.csv --task telemetry-task.json --allowance truck.own --vehicle V0000003"
-    fine(f"{perturb} --max-age 1440 -o again.jsonl")
+    fine(f"{perturb} --max-age 1440 --from 2026-10-14 --to 2026-10-14 -o again.jsonl")
     assert (old / "again.jsonl").read_text() == (OLD / "truck.jsonl").read_text()
 
 

@@ -289,7 +289,8 @@ def carriers(here: Here) -> None:
     for name in ("short", "format", "changed"):
         here.line(f"show {name}.json")
         here.line(f"estimate reports.jsonl --task {name}.json -o e-{name}")
-    here.lines("""
+    days, perturb = "--from 2026-10-14 --to 2026-10-14", "device perturb data.csv --task task.json --allowance own"
+    here.lines(f"""
         publish data.csv --policy data.toml -o release
         estimate damaged.jsonl --task task.json -o damaged
         estimate reports.jsonl reports.jsonl --task task.json -o twice
@@ -297,12 +298,12 @@ def carriers(here: Here) -> None:
         estimate empty.jsonl --task task.json -o empty
         estimate reports.jsonl --task task.json --confidence 2 -o sure
         show nonsense.jsonl
-        device perturb data.csv --task task.json --allowance own --vehicle V0000001 -o r.jsonl
-        device perturb data.csv --task task.json --allowance own --enrol --vehicle V0000001 -o r.jsonl
-        device perturb data.csv --task task.json --allowance own --enrol --tier gold --vehicle V0000001 -o r.jsonl
-        device perturb data.csv --task task.json --allowance own --enrol --tier basic -o r.jsonl
-        device perturb data.csv --task task.json --allowance own --enrol --tier basic --vehicle V9 -o r.jsonl
-        device perturb data.csv --task task.json --allowance own --enrol --tier basic --vehicle V0000001 -o r.txt
+        {perturb} --vehicle V0000001 {days} -o r.jsonl
+        {perturb} --enrol --vehicle V0000001 {days} -o r.jsonl
+        {perturb} --enrol --tier gold --vehicle V0000001 {days} -o r.jsonl
+        {perturb} --enrol --tier basic {days} -o r.jsonl
+        {perturb} --enrol --tier basic --vehicle V9 -o r.jsonl
+        {perturb} --enrol --tier basic --vehicle V0000001 {days} -o r.txt
         device simulate data.csv --task task.json --place-columns lon -o r.jsonl
         device simulate data.csv --task task.json --vehicle-column truck -o r.jsonl
         device seal data.csv --keys none.keys -o sealed.jsonl

@@ -303,7 +303,10 @@ def show(
 
 def verify(
     release: shared.ReleaseArgument,
-    signed_by: Annotated[OptPath, Option(help="Public key (PEM) that must have signed the release.")] = None,
+    signed_by: Annotated[
+        list[Path] | None, Option(help="Public key (PEM) that must have signed the release; repeat it for several.")
+    ] = None,
+    revoked: Annotated[OptPath, Option(help="List of public keys that no longer count.")] = None,
     as_json: shared.JsonFlag = False,
 ) -> None:
     """Verify a release without private data: digests first, then every figure that can be recomputed.
@@ -314,7 +317,7 @@ def verify(
     """
     with progress() as tell:
         tell("verifying")
-        result = dn.verify(release, signed_by=signed_by)
+        result = dn.verify(release, signed_by=signed_by, revoked=revoked)
     print_result(result.to_dict(), result.summary(), as_json)
     if not result.ok:
         raise typer.Exit(1)

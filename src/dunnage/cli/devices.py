@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import dunnage as dn
 from dunnage.cli import shared
-from dunnage.cli.shared import OptInt, OptText, print_result, print_text, progress
+from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, print_text, progress
 from dunnage.errors import OutputError, ParameterError
 from dunnage.exact import share
 
@@ -41,6 +41,11 @@ MaxAge = Annotated[
     OptInt,
     Option(help="Maximum age of a row, in minutes, at the moment of its slot. Default: the length of a slot."),
 ]
+FirstDay = Annotated[
+    OptText,
+    Option("--from", help="First day to report, such as 2026-10-14. Default: that of the task, if it has days."),
+]
+LastDay = Annotated[OptText, Option("--to", help="Last day to report.")]
 KeysOption = Annotated[Path, Option("--keys", help="Key ring file that dunnage device keys wrote.")]
 AliasColumn = Annotated[str, Option(help="Column with the alias of the vehicle. It stays readable.")]
 
@@ -81,6 +86,14 @@ def device_task(
     print_result(result, "\n".join(lines), as_json)
 
 
+def _days(first: str | None, last: str | None) -> tuple[str, str] | None:
+    if first is None and last is None:
+        return None
+    if first is None or last is None:
+        raise ParameterError("--from and --to belong together. Give both; for one day, the same day twice.")
+    return first, last
+
+
 def _columns(task: Task, vehicle: str | None, time: str | None, places: str | None) -> FileColumns:
     """Return the columns that the task names, with those given instead."""
     names = None if places is None else tuple(name.strip() for name in places.split(","))
@@ -100,12 +113,22 @@ def device_perturb(
     tier: Annotated[OptText, Option(help="Public tier to enrol the vehicle in.")] = None,
     enrol: Annotated[bool, Option("--enrol", help="Start the allowance of a new vehicle.")] = False,
     adopt: Annotated[bool, Option("--adopt", help="Switch to another task. What was spent stays spent.")] = False,
-    now: Annotated[
-        OptText, Option(help="Report what is due at this time (or: now). Without it, play back the days of the file.")
-    ] = None,
+    now: Annotated[OptText, Option(help="Report what is due at this time (or: now).")] = None,
+    first: FirstDay = None,
+    last: LastDay = None,
     accept_clock: Annotated[
-        bool, Option("--accept-clock", help="Confirm a time more than 400 days after the last report.")
+        bool,
+        Option("--accept-clock", help="Confirm a time before the last report, or more than 400 days after it."),
     ] = False,
+    cap: Annotated[
+        OptText, Option(help="Owner's limit: epsilon of a day that no task may exceed (or: none). Without one: 10.")
+    ] = None,
+    counter: Annotated[
+        OptPath, Option(help="Second counter, on another disk: finds an older copy of the whole folder.")
+    ] = None,
+    received: Annotated[
+        OptPath, Option(help="Reports that the collector has of this vehicle: finds an older copy of the allowance.")
+    ] = None,
     vehicle_column: VehicleColumn = None,
     time_column: TimeColumn = None,
     place_columns: PlaceColumns = None,
@@ -113,15 +136,15 @@ def device_perturb(
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
-    """Make the reports of one vehicle: one for each purpose and slot.
+    """Make the reports of one vehicle: one for each purpose and slot, at --now or on the days --from to --to.
 
     A second run writes the same bytes, unless a run has since written later days.
 
-    Example: dunnage device perturb truck.csv --task task.json --allowance truck.own --enrol --tier basic -o truck.jsonl
+    Example: dunnage device perturb truck.csv --task task.json --allowance truck.own --now now -o truck.jsonl
     """
     from dunnage.collecting.files import check_not_input, read_clock, read_task_file
 
-    check_not_input(out, [task])
+    check_not_input(out, [task, *([] if received is None else [received])])
     agreed = read_task_file(task)
     with progress() as tell:
         tell("perturbing")
@@ -135,7 +158,11 @@ def device_perturb(
             enrol=enrol,
             adopt=adopt,
             now=None if now is None else read_clock(now),
+            days=_days(first, last),
             accept_clock=accept_clock,
+            cap=cap,
+            counter=counter,
+            received=received,
             columns=_columns(agreed, vehicle_column, time_column, place_columns),
             max_age=max_age,
             force=force,
@@ -162,6 +189,8 @@ def device_simulate(
     tally: Annotated[
         bool, Option("--tally", help="Write tallies instead of reports; for many millions of rows.")
     ] = False,
+    first: FirstDay = None,
+    last: LastDay = None,
     vehicle_column: VehicleColumn = None,
     time_column: TimeColumn = None,
     place_columns: PlaceColumns = None,
@@ -189,6 +218,7 @@ def device_simulate(
             seed=seed,
             every_row=every_row,
             tally=tally,
+            days=_days(first, last),
             max_age=max_age,
             force=force,
             progress=tell,
@@ -207,6 +237,11 @@ def estimate(
         OptText,
         Option(help="Wanted half width of intervals, 5% of the range | speed=1: says what it takes. Default: 5%."),
     ] = None,
+    first: FirstDay = None,
+    last: LastDay = None,
+    received: Annotated[
+        OptText, Option(help="When the reports came in (or: now). Leaves out those of slots that were not due then.")
+    ] = None,
     sign: shared.SignOption = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
@@ -216,7 +251,7 @@ def estimate(
     Example: dunnage estimate reports.jsonl --task task.json -o estimates
     """
     from dunnage.collecting.estimate import write_estimates
-    from dunnage.collecting.files import read_task_file
+    from dunnage.collecting.files import read_clock, read_task_file
     from dunnage.collecting.precision import Precision, more_lines, needs_of_release
     from dunnage.folders import check_new_folder
     from dunnage.model.certificate import load_private_key
@@ -233,7 +268,8 @@ def estimate(
     agreed, wanted = read_task_file(task), Precision.read(precision)
     wanted.check(agreed)
     with progress() as tell:
-        collected = dn.collect(reports, agreed, progress=tell)
+        came = None if received is None else read_clock(received)
+        collected = dn.collect(reports, agreed, days=_days(first, last), received=came, progress=tell)
         for line in collected.lines():
             print_text(f"WARNING: left out: {line}", err=True)
         for warning in collected.warnings:
@@ -328,6 +364,9 @@ def device_seal(
     keys: KeysOption,
     out: Annotated[Path, Option("-o", "--out", help="Sealed lines to write (.jsonl).")],
     alias_column: AliasColumn = "vehicle",
+    after: Annotated[
+        OptPath, Option(help="Sealed lines that these replace: their version goes on. Default: the file replaced.")
+    ] = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -343,11 +382,12 @@ def device_seal(
         raise OutputError(f"the file of sealed lines must end in .jsonl. Got {out}.")
     ring = KeyRing.read(keys)
     if records.suffix == ".jsonl":
-        num = rotate_file(records, ring, out, force=force)
+        file = rotate_file(records, ring, out, force=force)
     else:
-        num = seal_file(records, ring, out, alias=alias_column, force=force)
-    text = f"Sealed    {out}: {num} records, with key {ring.active.key_id}; aliases stay readable"
-    print_result({"out": str(out), "records": num, "key": ring.active.key_id}, text, as_json)
+        file = seal_file(records, ring, out, alias=alias_column, after=after, force=force)
+    num, key = len(file.records), ring.active.key_id
+    text = f"Sealed    {out}: {num} records, version {file.version}, with key {key}; aliases stay readable"
+    print_result({"out": str(out), "records": num, "key": key, "version": file.version}, text, as_json)
 
 
 @device_app.command("open")
@@ -356,6 +396,7 @@ def device_open(
     keys: KeysOption,
     out: Annotated[Path, Option("-o", "--out", help="CSV file to write; private.")],
     alias_column: AliasColumn = "vehicle",
+    at_least: Annotated[int, Option(min=0, help="Refuse a file of an earlier version than this.")] = 0,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -364,10 +405,13 @@ def device_open(
     Example: dunnage device open vehicles.jsonl --keys fleet.keys -o vehicles.csv
     """
     from dunnage.collecting.files import check_not_input
-    from dunnage.collecting.identity import KeyRing, open_file
+    from dunnage.collecting.identity import NO_TAG, KeyRing, open_file
 
     check_not_input(out, [keys])
     if out.suffix != ".csv":
         raise OutputError(f"the file to write must end in .csv. Got {out}.")
-    num = open_file(sealed, KeyRing.read(keys), out, alias=alias_column, force=force)
-    print_result({"out": str(out), "records": num}, f"Opened    {out}: {num} records (private)", as_json)
+    file = open_file(sealed, KeyRing.read(keys), out, alias=alias_column, at_least=at_least, force=force)
+    if not file.version:
+        print_text(f"WARNING: {sealed} has no versions: {NO_TAG}", err=True)
+    text = f"Opened    {out}: {len(file.records)} records, version {file.version} (private)"
+    print_result({"out": str(out), "records": len(file.records), "version": file.version}, text, as_json)

@@ -945,6 +945,7 @@ def _tallied(reports: Any, task: Task) -> tuple[list[Tally], dict[str, int]]:
         "duplicate": reports.num_duplicates,
         "conflicting": reports.num_conflicting,
         "impossible": reports.num_bad,
+        "other_time": reports.num_other_time,
     }
     return list(reports.by_tier.values()), _checked_left_out(left_out)
 

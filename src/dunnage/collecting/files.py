@@ -8,17 +8,18 @@ device must report whatever its file contains, a row that is skipped and counted
 row at or before its moment that is not older than ``max_age``; without one it is missing. The path of a slot is the
 readings of its moment and of those before it, ``slot_minutes`` apart. Rows may come in any order of time.
 
-*Reports.* Without a time, the rows are played back: for each day from the first to the last of the file, each slot that
-the allowance chose for it is reported at its moment. With a time, the device reports only what is due at that time.
-Either way every reported slot makes exactly one report of each purpose, with or without a row.
+*Reports.* Without a time, the rows are played back: for each of the stated days, each slot that the allowance chose is
+reported at its moment. The days come from the caller or the task, never from rows: which slots are reported must not
+depend on values. With a time, the device reports only what is due at that time. Either way every reported slot makes
+exactly one report of each purpose, with or without a row.
 
 Sending again is free: a slot that has its report gives the same bytes. When days are played back, the allowance keeps
 the reports of days that close on the way until a later run has written later days. So a crash at any moment, or a lost
 file, costs nothing: the same command gives the same bytes.
 
-With a time, a device reports whatever its file contains, so that no cell can silence it: rows that cannot be read are
-skipped, and a file that is missing, empty or damaged, or a folder without files, counts as one without rows. The owner
-gets a warning.
+A device reports whatever its file contains, so that no cell can silence it: rows that cannot be read are skipped, and a
+file that is empty or damaged, or a folder without files, counts as one without rows; with a time, also a file that is
+missing. The owner gets a warning.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from dunnage.collecting.tally import (
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
 from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, write_reports
-from dunnage.devices.task import MAX_BYTES, MINUTES_PER_DAY, SECONDS_PER_DAY, FileColumns, Purpose, Task
+from dunnage.devices.task import MAX_BYTES, MINUTES_PER_DAY, SECONDS_PER_DAY, FileColumns, Purpose, Task, day_number
 from dunnage.errors import (
     MOST_ROWS_NAMED,
     AllowanceError,
@@ -63,7 +64,7 @@ from dunnage.errors import (
     ReportError,
     TaskError,
 )
-from dunnage.exact import shown
+from dunnage.exact import Exact, shown
 from dunnage.model.documents import close_word
 from dunnage.tables.columns import MICROS, coded, is_blank, is_text, moments_of, numbers_of, parse_moment
 from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked_path, data_files, is_named
@@ -151,13 +152,14 @@ class RowFile:
             kind, kinds = stream.schema.field(name).type, pa.types
             kind = kind.value_type if kinds.is_dictionary(kind) else kind
             counts = is_text(kind) or kinds.is_integer(kind) or kinds.is_floating(kind)
-            if name in self.numbers and not (counts or kinds.is_decimal(kind) or kinds.is_null(kind)):
+            counts |= kinds.is_null(kind)  # a column without any value has no other type
+            if name in self.numbers and not (counts or kinds.is_decimal(kind)):
                 yield Problem(
                     "the column does not contain numbers", where=name, remedy="Write it for example as double."
                 )
             if name == self.time and not (counts or kinds.is_timestamp(kind) or kinds.is_date(kind)):
                 yield Problem("the column does not contain moments", where=name, remedy="Write it as timestamps.")
-            if name in self.labels and not (is_text(kind) or kinds.is_integer(kind)):
+            if name in self.labels and not (is_text(kind) or kinds.is_integer(kind) or kinds.is_null(kind)):
                 yield Problem("the column does not contain names", where=name, remedy="Write it as text.")
 
     def __iter__(self) -> Iterator[Rows]:
@@ -416,7 +418,11 @@ def perturb(
     enrol: bool = False,
     adopt: bool = False,
     now: float | None = None,
+    days: tuple[str, str] | None = None,
     accept_clock: bool = False,
+    cap: Exact | None = None,
+    counter: str | os.PathLike[str] | None = None,
+    received: str | os.PathLike[str] | None = None,
     columns: FileColumns | None = None,
     max_age: int | None = None,
     force: bool = False,
@@ -438,9 +444,17 @@ def perturb(
     tier, enrol, adopt
         As for :meth:`dunnage.devices.allowance.Allowance.open`.
     now
-        Seconds after 1 January 1970: report what is due then. Without it, play back the days of the file.
+        Seconds after 1 January 1970: report what is due then.
+    days
+        Without ``now``, the first and the last day to play back, such as ``("2026-10-14", "2026-10-15")``; by default
+        those of the task.
     accept_clock
-        Accept a time more than 400 days after the last one.
+        Accept a time before the last one, or more than 400 days after it.
+    cap, counter
+        The owner's own limit of a day, and a second place that counts writes, as for
+        :meth:`dunnage.devices.allowance.Allowance.open`.
+    received
+        Report file with what the collector has of this vehicle; an allowance that does not know it is an older copy.
     columns
         Names of columns; by default those of the task, which are the policy's.
     max_age
@@ -456,7 +470,7 @@ def perturb(
     Raises
     ------
     InputError
-        If the file cannot be used; nothing has been spent then. With ``now``, only if it could never be used.
+        If the file could never be used, whatever its rows; nothing has been spent then.
     OutputError
         If the report file already exists, is one of the input files, or would replace reports that cannot be made
         again. Nothing has been spent then.
@@ -468,16 +482,27 @@ def perturb(
     target = check_report_file(out, force=force)
     check_task(task)
     names = columns or task.file_columns
-    own = _read_own_rows(
-        Path(data), Window(task=task, max_age=max_age), names, vehicle, live=now is not None, enrol=enrol
-    )
-    if now is None and own.days is None:
-        raise InputError(str(data), [Problem("has no rows of the vehicle", remedy="Give a file with its rows.")])
-    first, last = own.days or (0, 0)
+    if now is not None and days is not None:
+        raise ParameterError("--now reports what is due, --from and --to play back days. Leave one of them out.")
+    first, last = (0, -1) if now is not None else read_days(days, task)
+    if now is None and not os.path.exists(data):
+        raise InputError(os.fspath(data), ["cannot be read: it does not exist. Check the path."])
+    own = _read_own_rows(Path(data), Window(task=task, max_age=max_age), names, vehicle, enrol=enrol)
+    known = [] if received is None else list(ReportFile(received))
     start, keep_from = (now, None) if now is not None else (first * SECONDS_PER_DAY, first)
     with Allowance.open(
-        allowance, task, tier=tier, enrol=enrol, adopt=adopt, now=start, accept_clock=accept_clock, keep_from=keep_from
+        allowance,
+        task,
+        tier=tier,
+        enrol=enrol,
+        adopt=adopt,
+        now=start,
+        accept_clock=accept_clock,
+        cap=cap,
+        counter=counter,
+        keep_from=keep_from,
     ) as account:
+        account.check_received(known)
         if now is None and target.exists():
             # Reports of days that the allowance has forgotten must not be replaced.
             today = account.seen // SECONDS_PER_DAY
@@ -498,13 +523,27 @@ def perturb(
             )
         if now is None and not done.reports:
             raise AllowanceError(
-                "no slot of the days in the file is open: its report was made before, or it has lapsed. Nothing was "
-                "spent or written. Give later rows, or use the report file that was written before."
+                "no slot of these days is open: its report was made before, or it has lapsed. Nothing was spent or "
+                "written. Give later days, or use the report file that was written before."
             )
         write_reports(target, map(Report.from_bytes, done.reports), force=force)
         with suppress(AllowanceError):  # what is not forgotten now, the next run forgets
             account.forget_kept(first)  # only now, when the reports have their final name
     return done
+
+
+def read_days(days: tuple[str, str] | None, task: Task) -> tuple[int, int]:
+    """Read a first and a last day, counted from 1 January 1970; without them, those of the task."""
+    stated = days or task.schedule.days
+    if stated is None:
+        raise ParameterError(
+            "the days to report must be stated, because rows must not decide which slots are reported. Give --from and "
+            "--to (days=), such as --from 2026-10-14 --to 2026-10-15, write days in [schedule], or give --now (now=)."
+        )
+    first, last = map(day_number, stated)
+    if not first <= last < first + MAX_DAYS_OF_FILE:
+        raise ParameterError(f"the days must be at most {MAX_DAYS_OF_FILE}, the first before the last. Got {stated}.")
+    return first, last
 
 
 def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
@@ -546,24 +585,21 @@ def read_clock(text: str) -> float:
 
 class _OwnRows(NamedTuple):
     log: Log
-    days: tuple[int, int] | None  # The first and the last day
     num_skipped: int
     notes: list[str]
     warnings: list[str]
 
 
-def _read_own_rows(
-    path: Path, window: Window, names: FileColumns, vehicle: str | None, *, live: bool, enrol: bool
-) -> _OwnRows:
+def _read_own_rows(path: Path, window: Window, names: FileColumns, vehicle: str | None, *, enrol: bool) -> _OwnRows:
     source = RowFile(
         path,
         numbers=names.numbers_of(window.task),
         time=names.time,
         labels=[names.vehicle],
         optional=[names.vehicle] if vehicle is None else [],
-        lenient=live,
+        lenient=True,
     )
-    log, days, seen, warnings = Log(window, names), list[int](), set[str](), list[str]()
+    log, num_rows, seen, warnings = Log(window, names), 0, set[str](), list[str]()
     for rows in source:
         own = np.arange(rows.size)
         if names.vehicle in rows.labels:
@@ -573,23 +609,17 @@ def _read_own_rows(
             if vehicle is not None:
                 own = np.flatnonzero(np.isin(codes, [code for code, text in enumerate(texts) if text == vehicle]))
         if vehicle is None and len(seen) > 1:
-            log, days = Log(window, names), []
+            log, num_rows = Log(window, names), 0
             what, remedy = "has rows of several vehicles", "Name one with --vehicle."
-            if not live or enrol:
+            if enrol:
                 raise InputError(str(path), [Problem(what, where=names.vehicle, remedy=remedy)])
             warnings.append(f"the file {what}, so all its rows count as missing. {remedy}")
             break
-        assert rows.micros is not None
-        of_day = rows.micros[own] // (SECONDS_PER_DAY * MICROS)
-        days += [int(of_day.min()), int(of_day.max())] if of_day.size else []
+        num_rows += own.size
         log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
-    if not live and days and max(days) - min(days) >= MAX_DAYS_OF_FILE:
-        what = f"spans more than {MAX_DAYS_OF_FILE} days"
-        raise InputError(str(path), [Problem(what, where=names.time, remedy="Correct the times.")])
     log.close()
-    notes = source.notes() + ([] if days else ["the file has no row of the vehicle"])
-    span = (min(days), max(days)) if days else None
-    return _OwnRows(log, span, source.num_skipped, notes, warnings + source.warnings())
+    notes = source.notes() + ([] if num_rows else ["the file has no row of the vehicle"])
+    return _OwnRows(log, source.num_skipped, notes, warnings + source.warnings())
 
 
 def _play_back(account: Allowance, first: int, last: int, done: Perturbed) -> Iterator[Slot]:
@@ -609,7 +639,7 @@ def _report_slot(client: Client, log: Log, names: FileColumns, slot: Slot, now: 
     account, task, num_before = client.allowance, client.task, len(done.reports)
     stored = {purpose.name: account.stored(slot, purpose.name) for purpose in task.purposes}
     moment = max(task.schedule.moment(*slot), account.seen) if now is None else now
-    lapsed = moment > task.schedule.deadline(*slot)
+    lapsed = moment > task.schedule.deadline(*slot) or not account.is_open(slot.day)
     values = []
     if not lapsed and not all(stored.values()):
         at = np.array([slot.day * task.schedule.num_moments + slot.slot], dtype=np.int64)
@@ -635,12 +665,11 @@ def _report_slot(client: Client, log: Log, names: FileColumns, slot: Slot, now: 
 
 
 def _affords(client: Client, slot: Slot, purpose: str) -> bool:
-    account, limits = client.allowance, client.task.limits
-    loss = client.losses.by_report[account.tier, purpose]
-    if loss is None:
-        return True
-    in_all, on_day = account.spent_in_all().loss + loss, account.spent_on(slot.day).loss + loss
-    return in_all <= limits.lifetime and (limits.day is None or on_day <= limits.day)
+    try:
+        client.allowance.check_limits(slot.day, client.losses.by_report[client.allowance.tier, purpose])
+    except AllowanceError:
+        return False
+    return True
 
 
 def day_text(day: int) -> str:
@@ -703,11 +732,17 @@ _KINDS = {
     "impossible": "impossible for a device of this task",
     "duplicate": "sent again, and counted once",
     "conflicting": "with the id of another report, but other content",
+    "other_time": "of a day on which no device of the task reports, or too early or too late",
 }
 
 
 def collect(
-    paths: Sequence[str | os.PathLike[str]], task: Task, *, progress: Callable[[str], None] | None = None
+    paths: Sequence[str | os.PathLike[str]],
+    task: Task,
+    *,
+    days: tuple[str, str] | None = None,
+    received: float | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Collected:
     """Collect reports and tallies of a task.
 
@@ -717,6 +752,10 @@ def collect(
         Report files (``.jsonl``, ``.bin``) and files of tallies (``.json``).
     task
         Their task.
+    days
+        First and last day of the reports to count; others are left out. By default the days of the task.
+    received
+        When the reports came in, in seconds after 1 January 1970: those of slots that were not due then are left out.
     progress
         Called with a line about the progress.
 
@@ -727,8 +766,8 @@ def collect(
     ReportError
         If no report counts.
     """
-    tallies = Tallies(task)
-    result, seen, days = Collected(tallies=tallies), set[str](), set[int]()
+    tallies = Tallies(task, days=None if days is None else read_days(days, task), received=received)
+    result, seen, days_counted = Collected(tallies=tallies), set[str](), set[int]()
     for path in paths:
         if str(path).endswith(".json"):
             for names, tally in read_tallies(path, task).by_tier.items():
@@ -744,15 +783,18 @@ def collect(
             result.num_read += 1
             if progress is not None and result.num_read % 10_000 == 0:
                 progress(f"reading: {result.num_read:,} reports")
-            num_bad = tallies.num_bad
+            num_bad, num_other = tallies.num_bad, tallies.num_other_time
             if report.task != task.prefix:
                 result.left_out["other_task"] += 1
                 result.first_bad.append(f"{file.path}: made for another task")
-            elif not tallies.add(report) and tallies.num_bad > num_bad:
+            elif tallies.add(report):
+                days_counted.add(report.day)
+            elif tallies.num_bad > num_bad:
                 result.left_out["impossible"] += 1
                 result.first_bad.append(f"{file.path}: {tallies.first_bad[-1]}")
-            else:
-                days.add(report.day)
+            elif tallies.num_other_time > num_other:
+                result.left_out["other_time"] += 1
+                result.first_bad.append(f"{file.path}: a report of {day_text(report.day)}, slot {report.slot}")
             del result.first_bad[MAX_BAD_NAMED:]
         if file.num_bad:
             result.left_out["damaged"] += file.num_bad
@@ -766,7 +808,7 @@ def collect(
         bad, first = "; ".join(result.lines()), f" The first: {result.first_bad[0]}" if result.first_bad else ""
         raise ReportError(f"no report can be used: {bad}. Name the task they were made for.{first}")
     from_tallies = any(str(path).endswith(".json") for path in paths)
-    result.num_days = None if from_tallies else len(days)
+    result.num_days = None if from_tallies else len(days_counted)
     if len(paths) > 1 and from_tallies:
         result.warnings.append(
             "tallies have no ids, so a report that is in two of the files counts twice. Make sure that the files "

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate a fleet from one file: every vehicle in it reports as its own device would, while rows stream past.
 
-By schedule, each vehicle chooses its slots at random for each day from the first to the last of the file, whatever rows
-there are, and reports at each of them until its allowance is used up. With ``every_row`` each row is a slot of its own,
-and the result says what that composes to. Noise always comes from the system. A seed makes only the *public* draws
-(tiers, slots) repeatable.
+By schedule, each vehicle chooses its slots at random for each of the stated days, or from the first day to the last of
+the file, whatever rows there are, and reports at each of them until its allowance is used up. With ``every_row`` each
+row is a slot of its own, and the result says what that composes to. Noise always comes from the system. A seed makes
+only the *public* draws (tiers, slots) repeatable.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ from dunnage.collecting.files import (
     check_report_file,
     day_text,
     most_steps,
+    read_days,
     value_of,
 )
 from dunnage.collecting.tally import Tallies
 from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.report import ID_BYTES, Report, write_reports
-from dunnage.devices.task import SECONDS_PER_DAY, FileColumns, Task
+from dunnage.devices.task import MAX_DAYS, SECONDS_PER_DAY, FileColumns, Task
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file
@@ -104,6 +105,7 @@ def simulate(
     seed: int | None = None,
     every_row: bool = False,
     tally: bool = False,
+    days: tuple[str, str] | None = None,
     max_age: int | None = None,
     force: bool = False,
     progress: Progress | None = None,
@@ -128,6 +130,9 @@ def simulate(
         Treat each row as a slot.
     tally
         Keep tallies only.
+    days
+        By schedule: the first and the last day, such as ``("2026-10-14", "2026-10-15")``. Rows that cannot be read then
+        count as missing. By default the days of the task, or else those of the rows, which the reports then show.
     max_age
         By schedule: how many minutes old a row may be at its slot's moment; by default the length of a slot.
     force
@@ -148,10 +153,14 @@ def simulate(
     if tally and not str(out).endswith(".json"):
         raise ParameterError(f"the name of a file of tallies must end in .json. Got {Path(out).name!r}.")
     target = check_new_file(out, force=force) if tally else check_report_file(out, force=force)
-    if every_row and max_age is not None:
-        raise ParameterError("--max-age applies to slots of the schedule, not to --every-row. Leave one of them out.")
+    if every_row and (max_age, days) != (None, None):
+        raise ParameterError(
+            "--max-age, --from and --to apply to slots of the schedule, not to --every-row. Leave one of them out."
+        )
+    stated = None if every_row or not (days or task.schedule.days) else read_days(days, task)
     needs_time = not (every_row and tally) or task.schedule.hours is not None
-    run = _FleetRun(Path(data), task, columns or task.file_columns, tiers_column, seed, needs_time=needs_time)
+    names = columns or task.file_columns
+    run = _FleetRun(Path(data), task, names, tiers_column, seed, needs_time=needs_time, days=stated)
     tell = progress or (lambda stage: None)
     readings = run.every_row(tell) if every_row else run.scheduled(Window(task=task, max_age=max_age), tell)
     if tally:
@@ -175,14 +184,18 @@ class _FleetRun:
         seed: int | None,
         *,
         needs_time: bool,
+        days: tuple[int, int] | None = None,
     ) -> None:
+        self.days = days
         self.task, self.columns, self.tiers_column = task, columns, tiers_column
         self.losses = check_task(task)
         self.noise, self.public = Noise(), Noise(seed=seed)
         self.mechanisms = [mechanism_of(task, purpose) for purpose in task.purposes]
         time = columns.time if needs_time or most_steps(task) > 1 else None
         labels = [columns.vehicle, *([tiers_column] if tiers_column else [])]
-        self.source = RowFile(path, numbers=columns.numbers_of(task), time=time, labels=labels)
+        self.source = RowFile(
+            path, numbers=columns.numbers_of(task), time=time, labels=labels, lenient=days is not None
+        )
         self.fleet = _Vehicles(self.source, task, tiers_column, self.public)
         self.done = Simulation()
 
@@ -190,7 +203,7 @@ class _FleetRun:
         total = "" if self.source.num_rows is None else f" of {self.source.num_rows:,}"
         for rows in self.source:
             vehicles = self.fleet.numbers_of(rows, self.columns.vehicle)
-            if rows.micros is not None:
+            if rows.micros is not None and self.days is None:
                 days = [int(end) // (SECONDS_PER_DAY * MICROS) for end in (rows.micros.min(), rows.micros.max())]
                 days += [day for day in (self.done.first_day, self.done.last_day) if day is not None]
                 self.done.first_day, self.done.last_day = min(days), max(days)
@@ -221,11 +234,19 @@ class _FleetRun:
     def scheduled(self, window: Window, tell: Progress) -> Iterator[Readings]:
         """Yield the readings of the chosen slots, day by day, once all rows have been read."""
         log, chosen = Log(window, self.columns), _DrawnSlots(self.task, self.public)
+        before = window.num_slots * window.slot_seconds
         for rows, vehicles in self._rows(tell):
             assert rows.micros is not None
-            log.add(vehicles, rows, chosen.matter(window, vehicles, rows.micros, self.fleet.num_vehicles))
+            first, last = self.days or (0, MAX_DAYS)
+            early, late = first * SECONDS_PER_DAY - before, (last + 1) * SECONDS_PER_DAY
+            near = np.flatnonzero((rows.micros >= early * MICROS) & (rows.micros < late * MICROS))
+            if near.size:
+                matter = chosen.matter(window, vehicles[near], rows.micros[near], self.fleet.num_vehicles)
+                log.add(vehicles, rows, near[matter])
         log.close()
-        first, last = self.done.first_day, self.done.last_day
+        if self.days is not None:
+            self.done.first_day, self.done.last_day = self.days
+        first, last = self.done.first_day, self.done.last_day  # type: ignore[assignment]
         assert first is not None and last is not None  # noqa: PT018
         chosen.reach(first, last, self.fleet.num_vehicles)
         left = self._affordable()[self.fleet.tiers]
@@ -302,7 +323,11 @@ class _FleetRun:
     def finish(self, every_row: bool) -> Simulation:
         done = self.done
         done.num_vehicles = self.fleet.num_vehicles
-        done.notes = self.source.notes()
+        done.notes = [*self.source.warnings(), *self.source.notes()]
+        if not every_row and self.days is None:
+            done.notes.append(
+                "the days are those of the first and last row, and reports show them; state them with --from and --to"
+            )
         if done.num_outside:
             done.notes.append(
                 f"{done.num_outside:,} rows outside the hours of the schedule are no slots, and not reported"

@@ -13,11 +13,17 @@ arithmetic.
 
 A CSV file of vehicles becomes sealed JSON lines, each with the vehicle's readable alias. With the key ring it becomes a
 CSV file again, which only its owner can read. Files appear whole or not at all.
+
+Each record has a version, which nobody can change unnoticed, and the last line of a file is a tag over all lines and
+the version of the file: a line that was dropped, added, moved or replaced by an older one is found. A whole older file
+with its own tag is found only if the caller knows which version it should be (``at_least``). Files that Dunnage 0.1.0
+wrote have neither versions nor a tag; they are still read, and their version is 0.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -29,7 +35,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dunnage.collecting.files import check_new_file, check_not_input
 from dunnage.devices.report import packed, unpacked
@@ -37,7 +43,8 @@ from dunnage.errors import MOST_ROWS_NAMED, InputError, OutputError, Problem, Se
 from dunnage.exact import shown
 from dunnage.folders import new_file
 
-FORMAT = 1
+FORMAT = 1  # of rings, tags, and records without a version
+VERSIONED = 2  # of records with a version
 NONCE_BYTES = 12
 TAG_BYTES = 16
 PADDED_TO = 256
@@ -48,6 +55,8 @@ ACTIVE, RETIRED = "active", "retired"
 
 _RING_KIND = "dunnage key ring"
 _SEALED_KIND = "dunnage sealed record"
+_TAG_KIND = "dunnage sealed file"
+NO_TAG = "a dropped or older line would not be found; seal the file again"
 _MAX_TEXT = 200
 _REFUSED = "the record cannot be opened. It has another key, nonce or alias, or someone changed it."
 
@@ -226,8 +235,11 @@ class SealedRecord:
     key_id: str  # Which key opens it
     nonce: bytes = field(repr=False)  # 96 random bits
     ciphertext: bytes = field(repr=False)  # The encrypted record with its tag
+    version: int = 0  # Higher than that of any earlier record of the vehicle; 0 if it has none
 
     def __post_init__(self) -> None:
+        if type(self.version) is not int or self.version < 0:
+            raise SealError("this is not a sealed record: its version is not a whole number. Use a copy.")
         key_id = isinstance(self.key_id, str) and 0 < len(self.key_id) <= _MAX_TEXT
         nonce = isinstance(self.nonce, bytes) and len(self.nonce) == NONCE_BYTES
         if not key_id or not nonce or not isinstance(self.ciphertext, bytes):
@@ -238,23 +250,33 @@ class SealedRecord:
 
     def _plain(self) -> dict[str, int | str]:
         data = {"key_id": self.key_id, "nonce": packed(self.nonce), "ciphertext": packed(self.ciphertext)}
-        return {"format": FORMAT, "kind": _SEALED_KIND, **data}
+        if not self.version:
+            return {"format": FORMAT, "kind": _SEALED_KIND, **data}
+        return {"format": VERSIONED, "kind": _SEALED_KIND, "version": self.version, **data}
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SealedRecord:
-        given = _table(text, {"format", "kind", "key_id", "nonce", "ciphertext"}, _SEALED_KIND)
-        return cls(key_id=given["key_id"], nonce=_unpacked(given["nonce"]), ciphertext=_unpacked(given["ciphertext"]))
+        keys = {"format", "kind", "key_id", "nonce", "ciphertext"}
+        try:
+            given = _table(text, keys | {"version"}, _SEALED_KIND, VERSIONED)
+        except SealError:
+            given = _table(text, keys, _SEALED_KIND) | {"version": 0}
+        else:
+            if given["version"] == 0:
+                raise SealError("this is not a sealed record: its version is 0. Use a copy.")
+        data = {name: _unpacked(given[name]) for name in ("nonce", "ciphertext")}
+        return cls(key_id=given["key_id"], version=given["version"], **data)
 
 
-def _table(text: str | bytes, keys: set[str], kind: str) -> dict[str, Any]:
+def _table(text: str | bytes, keys: set[str], kind: str, form: int = FORMAT) -> dict[str, Any]:
     data: Any = None
     try:
         data = json.loads(text) if len(text) <= 2 * MAX_RECORD else None
     except (ValueError, RecursionError):
         data = None
     fits = isinstance(data, dict) and set(data) == keys and data["kind"] == kind
-    if not fits or type(data["format"]) is not int or data["format"] != FORMAT:
-        raise SealError(f"this is not a {kind} of format {FORMAT}. Name the right file, or update Dunnage.")
+    if not fits or type(data["format"]) is not int or data["format"] != form:
+        raise SealError(f"this is not a {kind} that this version reads. Name the right file, or update Dunnage.")
     return dict(data)
 
 
@@ -265,17 +287,18 @@ def _unpacked(text: object) -> bytes:
         raise SealError("a field is not valid Base64. Use a copy.") from None
 
 
-def _bound(key: SealingKey, associated: str) -> bytes:
-    """Return what is authenticated beside the record: its format, key and owner, clearly separated."""
+def _bound(key: SealingKey, associated: str, version: int) -> bytes:
+    """Return what is authenticated beside the record: its format, key, owner and version, clearly separated."""
     if not isinstance(associated, str) or not associated:
         raise SealError("a sealed record needs the alias of its vehicle. Got none. Pass it as associated.")
-    return json.dumps([_SEALED_KIND, FORMAT, key.algorithm, key.key_id, associated]).encode("ascii")
+    form = [VERSIONED, version] if version else [FORMAT]
+    return json.dumps([_SEALED_KIND, *form, key.algorithm, key.key_id, associated]).encode("ascii")
 
 
-def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> SealedRecord:
+def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str, version: int = 1) -> SealedRecord:
     """Seal an identity record (text, numbers, true, false or None, also nested) under the active key.
 
-    It is bound to ``associated``, the vehicle's alias, which is not stored in it.
+    It is bound to ``associated``, the vehicle's alias, which is not stored in it, and to its version.
     """
     try:
         if not isinstance(record, Mapping) or not all(isinstance(name, str) for name in record):
@@ -287,24 +310,69 @@ def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> 
         raise SealError(f"a record has at most {MAX_RECORD:,} bytes. Got more. Split it.")
     plain += b" " * (-len(plain) % PADDED_TO)
     key, nonce = keyring.active, secrets.token_bytes(NONCE_BYTES)
-    sealed = encrypt(key.algorithm, key.key, nonce, plain, _bound(key, associated))
-    return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed)
+    sealed = encrypt(key.algorithm, key.key, nonce, plain, _bound(key, associated, version))
+    return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed, version=version)
 
 
-def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> dict[str, object]:
-    """Open a sealed record; any other key or alias, or a changed byte, gives the same error."""
+def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str, at_least: int = 0) -> dict[str, object]:
+    """Open a sealed record; any other key, alias or version, or a changed byte, gives the same error."""
+    if sealed.version < at_least:
+        raise SealError(f"the record is an older one: version {sealed.version}, not {at_least}. Use the latest.")
     key = keyring.key(sealed.key_id)
-    plain = decrypt(key.algorithm, key.key, sealed.nonce, sealed.ciphertext, _bound(key, associated))
+    plain = decrypt(key.algorithm, key.key, sealed.nonce, sealed.ciphertext, _bound(key, associated, sealed.version))
     return dict(json.loads(plain))
 
 
-def rotate(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> SealedRecord:
-    """Seal a record again under the active key; return it unchanged if it already is."""
+def rotate(sealed: SealedRecord, keyring: KeyRing, *, associated: str, version: int | None = None) -> SealedRecord:
+    """Seal a record again under the active key, as its next version; return it unchanged if it already is."""
     record = open_record(sealed, keyring, associated=associated)
-    return sealed if sealed.key_id == keyring.active.key_id else seal(record, keyring, associated=associated)
+    if sealed.version and sealed.key_id == keyring.active.key_id:
+        return sealed
+    return seal(record, keyring, associated=associated, version=version or sealed.version + 1)
 
 
 # Files of records
+
+
+class SealedFile(NamedTuple):
+    """The content of a file of records."""
+
+    records: list[tuple[str, SealedRecord]]  # By alias
+    name: str  # Random, the same in all versions of a file
+    version: int  # 0 if it has no tag: a dropped or older line cannot be found then
+
+
+def _tagged_lines(records: Iterable[tuple[str, SealedRecord]]) -> bytes:
+    plain = ({"alias": alias, "sealed": record._plain()} for alias, record in records)
+    return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in plain)
+
+
+def _tag_bound(key: SealingKey, name: str, version: int, lines: bytes) -> bytes:
+    digest = hashlib.sha256(lines).hexdigest()
+    return json.dumps([_TAG_KIND, FORMAT, key.algorithm, key.key_id, name, version, digest]).encode("ascii")
+
+
+def read_sealed(path: str | os.PathLike[str], keyring: KeyRing, *, at_least: int = 0) -> SealedFile:
+    """Read a file of records, and check that none was dropped, added, moved or replaced since it was written."""
+    records, tag = _sealed(Path(path))
+    if tag is None:
+        if any(record.version for _, record in records):
+            raise SealError("the last line of the file, its tag, is missing. It is cut off, or someone changed it.")
+        file = SealedFile(records, "", 0)
+    else:
+        plain = json.dumps(tag)
+        given = _table(plain, {"format", "kind", "key_id", "file", "version", "nonce", "tag"}, _TAG_KIND)
+        key = keyring.key(str(given["key_id"]))
+        bound = _tag_bound(key, str(given["file"]), given["version"], _tagged_lines(records))
+        try:
+            decrypt(key.algorithm, key.key, _unpacked(given["nonce"]), _unpacked(given["tag"]), bound)
+        except SealError:
+            what = "a line was dropped, added, moved or replaced by another, or its key is another"
+            raise SealError(f"the file does not match its tag: {what}. Use a copy.") from None
+        file = SealedFile(records, str(given["file"]), int(given["version"]))
+    if file.version < at_least:
+        raise SealError(f"the file is an older one: version {file.version}, not {at_least}. Use the latest.")
+    return file
 
 
 def seal_file(
@@ -313,31 +381,44 @@ def seal_file(
     out: str | os.PathLike[str],  # File of JSON lines to write
     *,
     alias: str = "vehicle",
+    after: str | os.PathLike[str] | None = None,  # The file before it; its version goes on. By default the one replaced
     force: bool = False,  # Replace an existing file
-) -> int:
-    """Seal the rows of a CSV file, each bound to its alias; return how many."""
+) -> SealedFile:
+    """Seal the rows of a CSV file, each bound to its alias and to the version of the file."""
     check_not_input(out, [records])
     target = check_new_file(out, force=force)
     rows = _records(Path(records), alias)
-    return _write_sealed(target, ((name, seal(record, keyring, associated=name)) for name, record in rows))
+    before = SealedFile([], "", 0)
+    if after is not None:
+        before = read_sealed(after, keyring)
+    elif target.exists():
+        with suppress(InputError):  # another kind of file may be replaced
+            before = read_sealed(target, keyring)
+    version = before.version + 1
+    sealed = [(name, seal(record, keyring, associated=name, version=version)) for name, record in rows]
+    return _write_sealed(target, keyring, SealedFile(sealed, before.name, version))
 
 
 def rotate_file(
     sealed: str | os.PathLike[str], keyring: KeyRing, out: str | os.PathLike[str], *, force: bool = False
-) -> int:
-    """Seal all records of a file again under the ring's active key, also in place with ``force``; return how many."""
+) -> SealedFile:
+    """Seal all records of a file again under the ring's active key, also in place with ``force``."""
     target = check_new_file(out, force=force)
-    rows = _sealed(Path(sealed))
-    return _write_sealed(target, ((name, rotate(record, keyring, associated=name)) for name, record in rows))
+    before = read_sealed(sealed, keyring)
+    version = before.version + 1
+    rows = [(name, rotate(record, keyring, associated=name, version=version)) for name, record in before.records]
+    return _write_sealed(target, keyring, SealedFile(rows, before.name, version))
 
 
-def _write_sealed(target: Path, records: Iterable[tuple[str, SealedRecord]]) -> int:
-    count = 0
+def _write_sealed(target: Path, keyring: KeyRing, file: SealedFile) -> SealedFile:
+    file = file._replace(name=file.name or secrets.token_hex(8))
+    key, nonce, lines = keyring.active, secrets.token_bytes(NONCE_BYTES), _tagged_lines(file.records)
+    tag = encrypt(key.algorithm, key.key, nonce, b"", _tag_bound(key, file.name, file.version, lines))
+    names = {"key_id": key.key_id, "file": file.name, "version": file.version}
+    last = {"tag": {"format": FORMAT, "kind": _TAG_KIND, **names, "nonce": packed(nonce), "tag": packed(tag)}}
     with new_file(target) as sink:
-        for count, (alias, record) in enumerate(records, 1):  # noqa: B007
-            line = json.dumps({"alias": alias, "sealed": record._plain()}, separators=(",", ":")) + "\n"
-            sink.write(line.encode())
-    return count
+        sink.write(lines + json.dumps(last, separators=(",", ":")).encode("ascii") + b"\n")
+    return file
 
 
 def open_file(
@@ -346,12 +427,14 @@ def open_file(
     out: str | os.PathLike[str],
     *,
     alias: str = "vehicle",
+    at_least: int = 0,  # Refuse a file of an earlier version
     force: bool = False,
-) -> int:
-    """Open all records of a file into a private CSV file; return how many."""
+) -> SealedFile:
+    """Open all records of a file into a private CSV file."""
     check_not_input(out, [sealed])
     target = check_new_file(out, force=force)
-    opened = [(name, open_record(record, keyring, associated=name)) for name, record in _sealed(Path(sealed))]
+    file = read_sealed(sealed, keyring, at_least=at_least)
+    opened = [(name, open_record(record, keyring, associated=name)) for name, record in file.records]
     names = list(dict.fromkeys(key for _, record in opened for key in record))
     if alias in names:
         raise SealError(
@@ -366,7 +449,7 @@ def open_file(
         writer.writerow([name, *cells])
     with new_file(target, private=True) as sink:
         sink.write(text.getvalue().encode())
-    return len(opened)
+    return file
 
 
 def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
@@ -419,16 +502,20 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _sealed(path: Path) -> list[tuple[str, SealedRecord]]:
+def _sealed(path: Path) -> tuple[list[tuple[str, SealedRecord]], object]:
+    """Read the records of a file, and its tag; None if it has none."""
     lines = [line for line in _content(path).removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     if not lines:
         raise InputError(str(path), ["is empty. Name a file that dunnage device seal wrote."])
-    records = []
+    records, tag = [], None
     for number, line in enumerate(lines, 1):
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
             data = None
+        if number == len(lines) and isinstance(data, dict) and data.keys() == {"tag"} and data["tag"] is not None:
+            tag = data["tag"]
+            break
         if not isinstance(data, dict) or set(data) != {"alias", "sealed"} or not isinstance(data["alias"], str):
             problem = Problem(f"line {number} is not a sealed record, or is cut off", remedy="Use a copy of the file.")
             raise InputError(str(path), [problem])
@@ -436,4 +523,4 @@ def _sealed(path: Path) -> list[tuple[str, SealedRecord]]:
     if twice := _repeated([name for name, _ in records]):
         problem = _problem("the alias of a sealed record comes twice", "", twice, "Keep one line for each vehicle.")
         raise InputError(str(path), [problem])
-    return records
+    return records, tag

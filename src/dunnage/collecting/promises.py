@@ -55,9 +55,9 @@ COMBINATIONS = (AUTO, PRECISION, STRATIFY)
 SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q, tiers count as different
 QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16
-LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
+LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting", "other_time")
 """Kinds of reports that are left out: unreadable, made for another task, impossible for a device of the task, sent
-again, or with the id of another report but other content."""
+again, with the id of another report but other content, or of a time at which no device of the task reports."""
 OUTSIDE, OTHER = "outside", "other"
 """In column ``path``: a place (or path) outside the grid or missing; all paths that are not listed."""
 EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMN_TYPES.items()}

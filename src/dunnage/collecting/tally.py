@@ -282,12 +282,13 @@ class Tallies:
     It keeps the ids of reports, about 150 bytes each, so reports that come in pieces must go into one object.
     """
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, task: Task, *, days: tuple[int, int] | None = None, received: float | None = None) -> None:
+        self.task, self._days, self._received = task, days or task.schedule.span, received
         self.by_tier: dict[tuple[str, str], Tally] = {}  # By purpose and tier; only those with reports
         self.num_duplicates = 0  # Reports that came before, byte for byte: sent again, and counted once
         self.num_conflicting = 0  # Reports with the id of an earlier one, but other content: left out
         self.num_bad = 0  # Reports that are impossible for the task or its laws, left out
+        self.num_other_time = 0  # Reports of slots that a collector of the task does not accept, left out
         self.first_bad: list[str] = []  # Why, of the first 20
         self._mechanisms = [mechanism_of(task, purpose) for purpose in task.purposes]
         self._tiers = [task.slot_tiers(purpose) for purpose in task.purposes]
@@ -307,6 +308,10 @@ class Tallies:
             return False
         try:
             report.check(self.task)
+            accepted = self.task.schedule.accepts(report.day, report.slot, self._received)
+            if not accepted or not self._days[0] <= report.day <= self._days[1]:
+                self.num_other_time += 1
+                return False
             tier = self._tiers[report.purpose][report.tier]
             names = self.task.purposes[report.purpose].name, tier.name
             tally = self.by_tier.get(names) or Tally(purpose=names[0], tier=names[1])

@@ -410,6 +410,7 @@ class ScheduleTable(MadeTable[Schedule]):
     window: int | None = key("a whole number: how many slots share an epsilon", None)
     closing: str | None = key('"03:00", when a day closes', None)
     hours: Texts | None = key('["06:00", "20:00"], working hours in UTC: slots lie only in them', None)
+    days: Texts | None = key('["2026-11-01", "2026-11-30"], the first and last day of the collection', None)
     time: str | None = key('"time", the column of the moment of a reading', None)
 
     @cached_property

@@ -19,6 +19,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -53,6 +54,7 @@ MAX_PARAMETERS = 16
 MINUTES_PER_DAY = 1440
 SECONDS_PER_DAY = 86_400
 MAX_DAYS = 2_932_896  # the last day of the year 9999, counted from 1 January 1970
+FIRST_DAY, LAST_DAY = 18_262, 84_370  # 1 January 2020 and 31 December 2200: days outside show that a clock is wrong
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
 """The mechanisms of devices by name. Each declares its subject, its number of steps and its parameters."""
@@ -145,6 +147,7 @@ class Schedule(Described):
     skew_seconds: int = 120
     window: int | None = None  # with w, the stated epsilon covers any w consecutive slots: each has epsilon / w
     hours: tuple[str, str] | None = None  # working hours, such as ("06:00", "20:00"); they may go past midnight
+    days: tuple[str, str] | None = None  # first and last day of the collection, such as ("2026-11-01", "2026-11-30")
 
     def __post_init__(self) -> None:
         check_whole(self.slot_minutes, "slot_minutes", 1, MINUTES_PER_DAY)
@@ -162,6 +165,11 @@ class Schedule(Described):
                     f"{hours[0]} to {hours[1]}",
                     "Widen them, shorten slot_minutes, or leave hours out for the whole day.",
                 )
+        if self.days is not None:
+            days: object = self.days
+            object.__setattr__(self, "days", tuple(days) if isinstance(days, list | tuple) else days)
+            if not isinstance(days, list | tuple) or len(days) != 2 or self.span[0] > self.span[1]:
+                raise task_error("days must be a first and a last day", days, 'Try ["2026-11-01", "2026-11-30"].')
         check_whole(self.slots_per_day, "slots_per_day", 1, len(self.moments))
         check_whole(self.lateness_minutes, "lateness_minutes", 1, MINUTES_PER_DAY)
         check_whole(self.skew_seconds, "skew_seconds", 0, SECONDS_PER_DAY // 2)
@@ -177,6 +185,15 @@ class Schedule(Described):
     def moments(self) -> Sequence[int]:
         """The slots that may be chosen: all moments of a day, or those in the hours."""
         return tuple(filter(self.chooses, range(self.num_moments))) if self.hours else range(self.num_moments)
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """The first and the last day on which devices report, counted from 1 January 1970."""
+        first, last = map(day_number, self.days) if self.days else (FIRST_DAY, LAST_DAY)
+        return first, last
+
+    def covers(self, day: int) -> bool:
+        return self.span[0] <= day <= self.span[1]
 
     def chooses(self, slot: int) -> bool:
         """Return whether a device may choose a slot."""
@@ -195,10 +212,13 @@ class Schedule(Described):
     def deadline(self, day: int, slot: int) -> int:
         return min(self.moment(day, slot) + self.lateness_minutes * 60, self.closes(day))
 
-    def accepts(self, day: int, slot: int, now: float) -> bool:
-        """Return whether a collector accepts a report of a slot now, allowing for clocks that differ."""
+    def accepts(self, day: int, slot: int, now: float | None = None) -> bool:
+        """Return whether a collector accepts a report of a slot: of a day of the task, and with a time, at that time.
+
+        Clocks may differ by ``skew_seconds``.
+        """
         early, late = self.moment(day, slot) - self.skew_seconds, self.deadline(day, slot) + self.skew_seconds
-        return early <= now <= late
+        return self.covers(day) and self.chooses(slot) and (now is None or early <= now <= late)
 
     def draw_slots(self, noise: Noise) -> tuple[int, ...]:
         """Sample the slots of a day: all sets of ``slots_per_day`` moments are equally likely."""
@@ -208,6 +228,19 @@ class Schedule(Described):
             place = noise.below(last + 1)
             chosen.add(last if place in chosen else place)
         return tuple(self.moments[place] for place in sorted(chosen))
+
+
+def day_number(text: object) -> int:
+    """Read a day such as 2026-11-01, counted from 1 January 1970."""
+    try:
+        if not isinstance(text, str) or len(text) != 10:
+            raise ValueError
+        number = date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal()
+    except ValueError:
+        number = -1
+    if not FIRST_DAY <= number <= LAST_DAY:
+        raise task_error("a day must be a date from 2020 to 2200", text, "For example, write 2026-11-01.")
+    return number
 
 
 def _minutes_of(time: object, what: str) -> int:

@@ -13,7 +13,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -518,11 +519,11 @@ class Certificate(Model):
         )
         return self.model_copy(update={"signature": signature})
 
-    def check_signature(self, trusted: bytes | None) -> str:
-        """Check the signature, by the trusted key if one is given, and say how far it can be trusted."""
+    def check_signature(self, trusted: Collection[bytes] = (), revoked: Collection[bytes] = ()) -> str:
+        """Check the signature, by one of the trusted keys if any are given, and say how far it can be trusted."""
         if self.signature is None:
-            if trusted is not None:
-                raise CheckFailed("certificate.json: not signed, so the key you gave did not sign it.")
+            if trusted:
+                raise CheckFailed("certificate.json: not signed, so no key that you gave has signed it.")
             return "not signed: digests alone do not detect forgery"
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -535,11 +536,14 @@ class Certificate(Model):
             Ed25519PublicKey.from_public_bytes(public).verify(value, _SIGNED_PREFIX + self.digest.encode())
         except (InvalidSignature, ValueError):
             raise CheckFailed("certificate.json: the signature does not match the certificate.") from None
-        if trusted is None:
+        # Whoever has a stolen key can also write an earlier time into a certificate, so no date excuses a revoked key.
+        if public in revoked:
+            raise CheckFailed("certificate.json: signed by a key that is revoked.")
+        if not trusted:
             return "signed, but the signer was not checked: give --signed-by with a key you trust"
-        if public != trusted:
-            raise CheckFailed("certificate.json: signed by a different key from the one you gave.")
-        return "signed by the key you gave"
+        if public not in trusted:
+            raise CheckFailed("certificate.json: signed by a different key from the ones you gave.")
+        return "signed by the key you gave" if len(trusted) == 1 else f"signed by {public.hex()}, a key you gave"
 
 
 def load_private_key(path: str | os.PathLike[str]) -> Any:
@@ -550,27 +554,60 @@ def load_private_key(path: str | os.PathLike[str]) -> Any:
         "an Ed25519 private key in PEM form without a password. "
         "Make one with: openssl genpkey -algorithm ed25519 -out key.pem"
     )
-    return _pem_key(path, lambda data: load_pem_private_key(data, password=None), Ed25519PrivateKey, needs)
+    key = _pem_key(path, lambda data: load_pem_private_key(data, password=None), Ed25519PrivateKey, needs)
+    if os.name == "posix" and os.stat(path).st_mode & 0o077:
+        raise ParameterError(f"other users can read the signing key {os.fspath(path)}. Make it private: chmod 600.")
+    return key
 
 
-def load_public_key(path: str | os.PathLike[str]) -> bytes:
+def load_public_keys(paths: Iterable[str | os.PathLike[str]]) -> list[bytes]:
+    """Read public keys: PEM files, each with one key or several."""
+    return [load_public_key(path, block) for path in paths for block in _blocks(path)]
+
+
+def load_revoked(path: str | os.PathLike[str]) -> list[bytes]:
+    """Read a list of revoked keys: PEM blocks, or a line for each key as ``dunnage show`` writes it, with a remark."""
+    content = _key_file(path)
+    if b"-----BEGIN" in content:
+        return load_public_keys([path])
+    keys = []
+    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+        text = line.partition("#")[0].split()
+        if text and not re.fullmatch("[0-9a-f]{64}", text[0]):
+            what = "does not begin with a public key of 64 hexadecimal digits"
+            raise ParameterError(f"{os.fspath(path)}: line {number} {what}. dunnage show KEY.pub.pem writes it.")
+        keys += [bytes.fromhex(text[0])] if text else []
+    return keys
+
+
+def _blocks(path: str | os.PathLike[str]) -> list[bytes]:
+    content, end = _key_file(path), b"-----END PUBLIC KEY-----"
+    return [block + end for block in content.split(end)[:-1]] or [content]
+
+
+def load_public_key(path: str | os.PathLike[str], data: bytes | None = None) -> bytes:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     needs = "an Ed25519 public key in PEM form. Make one with: openssl pkey -in key.pem -pubout -out key.pub.pem"
-    raw: bytes = _pem_key(path, load_pem_public_key, Ed25519PublicKey, needs).public_bytes_raw()
+    raw: bytes = _pem_key(path, load_pem_public_key, Ed25519PublicKey, needs, data).public_bytes_raw()
     return raw
 
 
-def _pem_key(path: str | os.PathLike[str], load: Callable[[bytes], Any], kind: type, needs: str) -> Any:
-    from cryptography.exceptions import UnsupportedAlgorithm
-
+def _key_file(path: str | os.PathLike[str]) -> bytes:
     try:
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a file name"
         raise ParameterError(f"{os.fspath(path)} cannot be read: {reason}. Check the path of the key.") from None
-    key = None
+
+
+def _pem_key(
+    path: str | os.PathLike[str], load: Callable[[bytes], Any], kind: type, needs: str, data: bytes | None = None
+) -> Any:
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    data, key = _key_file(path) if data is None else data, None
     with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
         key = load(data)
     if not isinstance(key, kind):

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dunnage.devices.allowance import Allowance
+from dunnage.devices.allowance import NO_CAP, Allowance
 from dunnage.devices.client import Client, mechanism_of
 from dunnage.devices.numbers import LiteralPiecewise, LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
@@ -556,7 +556,7 @@ def _reports_by_slot(task: Task, value: Any, opening: Opening) -> list[int]:
     num_reports = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vehicle"
-        opening(path, task, enrol=True, now=_MIDNIGHT - SECONDS_PER_DAY, durable=False).close()
+        opening(path, task, enrol=True, now=_MIDNIGHT - SECONDS_PER_DAY, cap=NO_CAP, durable=False).close()
         for at in range(_NUM_DAYS * _PER_DAY):
             now, reports = _MIDNIGHT + at * SECONDS_PER_DAY // _PER_DAY + 1, set()
             for purpose, _ in itertools.product(task.purposes, range(2)):

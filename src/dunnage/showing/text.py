@@ -18,6 +18,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,10 +30,10 @@ import pyarrow.parquet as pq
 
 from dunnage.collecting.estimate import normal_quantile
 from dunnage.collecting.files import describe_reports, describe_tallies, read_task_file
-from dunnage.collecting.identity import KeyRing, SealedRecord
+from dunnage.collecting.identity import NO_TAG, KeyRing, SealedRecord
 from dunnage.collecting.precision import Precision, more_lines, needs_of_release, needs_of_task, plan_lines
 from dunnage.collecting.tasks import read_carriers, task_of
-from dunnage.devices.allowance import Spent
+from dunnage.devices.allowance import LOST, MAX_DAY_LOSS, Spent
 from dunnage.devices.client import check_task
 from dunnage.devices.client import mechanism_of as device_mechanism
 from dunnage.devices.task import Schedule, Task
@@ -973,18 +974,25 @@ def _shown_sealed(path: Path) -> Shown:
     """Count sealed records by their key; aliases are not listed."""
     _check_size(path, MAX_TABLE_BYTES)
     counts: Counter[str] = Counter()
+    version = 0
     with path.open("rb") as source:
         for number, line in enumerate(source, 1):
             if line.strip():
                 try:
-                    counts[SealedRecord.from_json(json.dumps(json.loads(line)["sealed"])).key_id] += 1
+                    data = json.loads(line)
+                    if "tag" in data:
+                        version = int(data["tag"]["version"])
+                        continue
+                    counts[SealedRecord.from_json(json.dumps(data["sealed"])).key_id] += 1
                 except (ValueError, KeyError, TypeError, RecursionError, SealError):
                     what = f"line {number} is not a complete sealed record. Use a copy."
                     raise InputError(str(path), [what]) from None
     lines = [f"Sealed      {counts.total():,} identity records"]
     lines += [f"  key {key}: {num:,}" for key, num in counts.items()]
+    lines.append(f"Version     {version}" if version else f"Version     none: {NO_TAG}")
     lines.append(f"To open them: dunnage device open {path} --keys RING -o RECORDS.csv")
-    return {"kind": "sealed records", "records": counts.total(), "keys": dict(counts)}, "\n".join(lines)
+    content = {"kind": "sealed records", "records": counts.total(), "keys": dict(counts), "version": version}
+    return content, "\n".join(lines)
 
 
 def _shown_allowance(path: Path) -> Shown:
@@ -997,15 +1005,26 @@ def _shown_allowance(path: Path) -> Shown:
         book = json.loads(line)
         spent = {str(name): str(Spent.from_list(item)) for name, item in book["lifetime"].items()}
         tier, task, days = str(book["tier"]), str(book["task"]), len(book["days"])
+        cap, clocks = (
+            str(book.get("cap", MAX_DAY_LOSS)),
+            [[_time(at) for at in pair] for pair in book.get("clocks", [])],
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError):
-        raise AllowanceError(f"the allowance {path} is damaged. Use the vehicle's copy, if there is one.") from None
+        raise AllowanceError(f"the allowance {path} is damaged. {LOST}") from None
     lines = [
         f"Allowance   {path}, of one vehicle in tier {tier} (private)",
         f"Task        {task}",
         *(f"Spent       {name}: {words}" for name, words in spent.items()),
         f"Open days   {days}",
+        f"Cap         epsilon {cap} a day, whatever the task",
+        *(f"Clock       set back from {before} to {after}" for before, after in clocks),
     ]
-    return {"kind": "allowance", "tier": tier, "task": task, "spent": spent, "open_days": days}, "\n".join(lines)
+    content = {"kind": "allowance", "tier": tier, "task": task, "spent": spent, "open_days": days, "cap": cap}
+    return {**content, "clock_set_back": clocks}, "\n".join(lines)
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 _Describe = Callable[[Path], Shown]
