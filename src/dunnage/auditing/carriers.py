@@ -169,7 +169,6 @@ class Fleet:
 
     @property
     def num_slots(self) -> int:
-        """Slots of all vehicles that may be chosen on all days, sampled or not."""
         return self.num_vehicles * len(self.days) * len(self.task.schedule.moments) if self.micros is not None else 0
 
     @cached_property
@@ -241,6 +240,16 @@ class NumberTruth:
     num: int = 0  # num, num_missing: how many are present, and how many are missing
     num_missing: int = 0
 
+    def add(self, quantity: Quantity, column: FloatArray) -> None:
+        low, high = float(quantity.low), float(quantity.high)
+        normalised = (2 * np.clip(column, low, high) - low - high) / (high - low)  # to [-1, 1]
+        kept = normalised[~np.isnan(normalised)]
+        self.num_missing += len(normalised) - len(kept)
+        if len(kept):
+            self.total += float(kept.sum())
+            self.num += len(kept)
+            self.weights += len(kept) * bucket_weights(kept, NUM_BUCKETS, quantity.steps)
+
 
 @dataclass(eq=False)
 class FleetTruth:
@@ -255,35 +264,21 @@ class FleetTruth:
         truth = cls(by_row)
         for readings in fleet.by_row() if by_row else fleet.by_slot():
             for purpose in fleet.task.purposes:
-                columns = readings.columns(purpose, fleet.columns.places)
+                columns, mechanism = readings.columns(purpose, fleet.columns.places), mechanism_of(fleet.task, purpose)
                 if purpose.grid is None:
                     for quantity, column in zip(purpose.quantities, columns, strict=True):
-                        truth._add_numbers(purpose.name, quantity, column)
-                else:
-                    truth._add_places(purpose.name, mechanism_of(fleet.task, purpose), columns)
+                        empty = NumberTruth(np.zeros((NUM_BUCKETS, 2 * quantity.steps + 1)))
+                        truth.numbers.setdefault((purpose.name, quantity.name), empty).add(quantity, column)
+                    continue
+                law = mechanism.channel(mechanism.levels[0])
+                if law.num_inputs > MAX_SHARES:  # too many to estimate, either
+                    continue
+                counts = np.bincount(inputs_of(mechanism, law, columns), minlength=law.num_inputs)
+                if isinstance(law, Planar):  # a missing place counts as the middle
+                    counts[law.centre] += counts[-1]
+                    counts[-1] = 0
+                truth.maps[purpose.name] = truth.maps.get(purpose.name, np.zeros_like(counts)) + counts
         return truth
-
-    def _add_numbers(self, purpose: str, quantity: Quantity, column: FloatArray) -> None:
-        low, high = float(quantity.low), float(quantity.high)
-        normalised = (2 * np.clip(column, low, high) - low - high) / (high - low)  # to [-1, 1]
-        kept = normalised[~np.isnan(normalised)]
-        empty = NumberTruth(np.zeros((NUM_BUCKETS, 2 * quantity.steps + 1)))
-        number = self.numbers.setdefault((purpose, quantity.name), empty)
-        number.num_missing += len(normalised) - len(kept)
-        if len(kept):
-            number.total += float(kept.sum())
-            number.num += len(kept)
-            number.weights += len(kept) * bucket_weights(kept, NUM_BUCKETS, quantity.steps)
-
-    def _add_places(self, purpose: str, mechanism: Any, columns: Sequence[FloatArray]) -> None:
-        law = mechanism.channel(mechanism.levels[0])
-        if law.num_inputs > MAX_SHARES:  # too many to estimate, either
-            return
-        counts = np.bincount(inputs_of(mechanism, law, columns), minlength=law.num_inputs)
-        if isinstance(law, Planar):  # a missing place counts as the middle
-            counts[law.centre] += counts[-1]
-            counts[-1] = 0
-        self.maps[purpose] = self.maps.get(purpose, np.zeros_like(counts)) + counts
 
 
 # What the release tells, and what is true
@@ -381,12 +376,17 @@ class EstimatesTruth(NamedTuple):
     @classmethod
     def of(cls, view: EstimatesView, fleet: Fleet) -> EstimatesTruth:
         if view.task.digest != fleet.task.digest:
-            if view.task.digest != _missing_as(view.task, fleet.task).digest:
+            # A policy that does not say how missing numbers are reported: version 0.1 took the middle.
+            missing = {(p.name, q.name): q.missing for p in view.task.purposes for q in p.quantities}
+            purposes = []
+            for p in fleet.task.purposes:
+                quantities = [replace(q, missing=missing.get((p.name, q.name), q.missing)) for q in p.quantities]
+                purposes.append(replace(p, quantities=tuple(quantities)))
+            if view.task.digest != replace(fleet.task, purposes=tuple(purposes)).digest:
                 raise ReleaseError(
                     "the release was made for another task than this policy's. Give the policy that devices reported "
                     "under."
                 )
-            # A policy that does not say how missing numbers are reported: version 0.1 took the middle.
             fleet = replace(fleet, task=view.task)
         whys: dict[str, Callable[[], bool]] = {
             "no column of time": lambda: fleet.micros is None,
@@ -398,16 +398,6 @@ class EstimatesTruth(NamedTuple):
         note = words("truth by row", why=words(why)) if why else words("truth by slot")
         slots_known = why in ("", "rows are reports")
         return cls(view, fleet, FleetTruth.of(fleet, by_row=bool(why)), (note, *fleet.notes), slots_known)
-
-
-def _missing_as(other: Task, task: Task) -> Task:
-    """Return a task that reports missing numbers as another one does."""
-    missing = {(p.name, q.name): q.missing for p in other.purposes for q in p.quantities}
-    purposes = []
-    for purpose in task.purposes:
-        quantities = [replace(q, missing=missing.get((purpose.name, q.name), q.missing)) for q in purpose.quantities]
-        purposes.append(replace(purpose, quantities=tuple(quantities)))
-    return replace(task, purposes=tuple(purposes))
 
 
 # The attacker, by the laws alone
@@ -442,8 +432,7 @@ class Target(NamedTuple):
         return "path" if self.purpose.steps > 1 else "place"
 
     def reports_of(self, days: int) -> int:
-        """Return the number of reports in some days, as far as the allowance reaches."""
-        return min(days * self.task.schedule.slots_per_day, self.max_reports)
+        return min(days * self.task.schedule.slots_per_day, self.max_reports)  # as far as the allowance reaches
 
 
 def view_figures(task: Task, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
@@ -483,7 +472,6 @@ def located(law: Any, num_reports: int) -> Guess:
 def _guess_figure(
     key: str, target: Target, num: int, guess: Guess, topic: str, more: Details, **facts: object
 ) -> KeyFigure:
-    """Make the figure of a guess where a truck is."""
     estimated = "" if guess.computed else words("by simulation")
     details = {"reports": num, **more, "computed": guess.computed}
     facts |= {"purpose": target.purpose.name, "what": target.what, "topic": topic, "estimated": estimated}
@@ -536,22 +524,22 @@ def _number_figures(target: Target, truth: FleetTruth | None) -> Iterator[KeyFig
             weights.append(even_weights(NUM_BUCKETS, attribute.steps))
         else:
             weights.append(np.asarray(number_truth.weights / number_truth.weights.sum()))
-    guesses, tuples, losses, num_told = [], [], [], []  # of both forms
+    guesses, tuples, losses, num_reported = [], [], [], []  # of both forms
     for form in (mechanism, other):
         report, loss = form.channel(target.tier), form.true_loss(target.tier)
         guesses.append(guess_numbers(report, weights))
-        num_told.append(report.num_sampled if isinstance(report, SampledReport) else len(form.attributes))
-        tuples.append(guess_tuple(guesses[-1], num_told[-1]))
+        num_reported.append(report.num_sampled if isinstance(report, SampledReport) else len(form.attributes))
+        tuples.append(guess_tuple(guesses[-1], num_reported[-1]))
         losses.append(None if loss is None else float(loss))
     facts: dict[str, object] = {"other": other_name, "private": truth is not None}
     spread = "spread evenly" if truth is None else "spread as they truly are"
     for attribute, guess, other_guess in zip(mechanism.attributes, *guesses, strict=True):
         if not attribute.presence:
-            details = {"told": guess.told, "share": guess.share, other_name: other_guess.value}
+            details = {"told": guess.if_covered, "share": guess.share, other_name: other_guess.value}
             number = {"column": attribute.name, "spread": spread, "else_value": other_guess.value}
             number |= {"buckets": NUM_BUCKETS, **facts}
             yield figure("number guess ({column})", guess.value, guess.baseline, None, details, **number)
-    blind, details = math.prod(guess.baseline for guess in guesses[0]), {"numbers_told": num_told[0]}
+    blind, details = math.prod(guess.baseline for guess in guesses[0]), {"numbers_told": num_reported[0]}
     details |= {other_name: tuples[1], "true_loss": losses[0], f"{other_name}_true_loss": losses[1]}
     chances = {
         name: percent(chance) if chance >= 1e-4 else f"1 in {number_text(round(1 / chance))}"
@@ -595,10 +583,8 @@ def _habit_figures(truth: EstimatesTruth, target: Target) -> Iterator[KeyFigure]
     if not isinstance(target.law, InClear) or target.law.num_groups == 1 or target.purpose.steps > 1:
         return
     grid, schedule = target.purpose.grid, fleet.task.schedule
-    if grid is None or fleet.micros is None or not 0 < fleet.num_slots <= _MAX_SLOTS // 4:
-        return
-    if 60 % schedule.slot_minutes:  # an hour is not a whole number of slots
-        return
+    if grid is None or fleet.micros is None or not 0 < fleet.num_slots <= _MAX_SLOTS // 4 or 60 % schedule.slot_minutes:
+        return  # also if an hour is not a whole number of slots
     areas, per_hour = fleet.areas(grid), 60 // schedule.slot_minutes
     lengths = [hours * per_hour for hours in UNIQUE_HOURS if 0 < hours * per_hour <= areas.shape[1]]
     starts = range(0, areas.shape[1] - max(lengths, default=0) + 1, max(per_hour, 1))
@@ -873,15 +859,13 @@ def unary_guess(prior: FloatArray, p: float, q: float, loss: float, num_reports:
 
 
 def response_guess(num_places: int, num_symbols: int, p: float, num_reports: int) -> float:
-    """Return the chance for randomised response among places that are alike.
-
-    The chance that others occur at most as often as the true place is a coefficient of a power of a truncated
-    exponential series; weighed as Poisson numbers, coefficients are chances.
-    """
+    """Return the chance for randomised response among places that are alike."""
     from scipy.stats import binom, poisson
 
     def most_often(own: int, rest: int) -> float:
         """Return the chance that a place that occurred ``own`` times is guessed if all others have the rest."""
+        # The chance that others occur at most as often as the true place is a coefficient of a power of a truncated
+        # exponential series; weighed as Poisson numbers, coefficients are chances.
         if own > rest or num_places == 1:
             return 1.0
         if not rest:
@@ -1052,11 +1036,9 @@ def unique_shares(areas: IntArray, lengths: Sequence[int]) -> list[float]:
 
 def unique_by_slots(areas: IntArray, seen: BoolArray) -> float:
     """Return the share of vehicles that no other one accompanied at all moments at which they were seen."""
-    alone = 0
-    for row, moments in zip(areas, seen, strict=False):
-        same = (areas[:, moments] == row[moments]).all(axis=1)
-        alone += int(same.sum()) == 1
-    return alone / max(len(seen), 1)
+    pairs = zip(areas, seen, strict=False)
+    same = [(areas[:, moments] == row[moments]).all(axis=1).sum() for row, moments in pairs]
+    return same.count(1) / max(len(seen), 1)
 
 
 # Numbers
@@ -1065,13 +1047,13 @@ def unique_by_slots(areas: IntArray, seen: BoolArray) -> float:
 class NumberGuess(NamedTuple):
     """How often the bucket of a number is guessed right."""
 
-    told: float  # Chance if the report covers the number
+    if_covered: float  # Chance if the report covers the number
     share: float  # How often a report does
     baseline: float  # Chance without a report: of the likeliest bucket
 
     @property
     def value(self) -> float:
-        return self.share * self.told + (1 - self.share) * self.baseline
+        return self.share * self.if_covered + (1 - self.share) * self.baseline
 
 
 def bucket_weights(values: FloatArray, num_buckets: int, steps: int) -> FloatArray:
@@ -1126,21 +1108,19 @@ def number_guess(law: Reading, weights: FloatArray) -> float:
 def guess_numbers(report: SampledReport | JointReport, weights: Sequence[FloatArray | None]) -> list[NumberGuess]:
     guesses = []
     for place, table in enumerate(weights):
-        if table is None:
-            guesses.append(NumberGuess(1.0, report.share, 1.0))
-            continue
-        law: Reading | NumberLaw = report if isinstance(report, JointReport) else report.laws[place]
-        baseline = float(table.sum(axis=1).max())
-        chance = min(1.0, max(number_guess(law, table), baseline))
+        chance = baseline = 1.0
+        if table is not None:
+            law: Reading | NumberLaw = report if isinstance(report, JointReport) else report.laws[place]
+            baseline = float(table.sum(axis=1).max())
+            chance = min(1.0, max(number_guess(law, table), baseline))
         guesses.append(NumberGuess(chance, report.share, baseline))
     return guesses
 
 
-def guess_tuple(guesses: Sequence[NumberGuess], num_told: int) -> float:
-    """Return how often all buckets are guessed right at once if the numbers are independent of each other."""
-    sets = [1.0] + [0.0] * num_told  # sums over sets of products, by how many of the numbers so far are reported
+def guess_tuple(guesses: Sequence[NumberGuess], num: int) -> float:
+    """Return how often all buckets are guessed right if ``num`` numbers are reported and all are independent."""
+    sets = [1.0] + [0.0] * num  # sums over sets of products, by how many of the numbers so far are reported
     for guess in guesses:
-        sets = [
-            guess.baseline * sets[num] + (guess.told * sets[num - 1] if num else 0.0) for num in range(num_told + 1)
-        ]
-    return sets[num_told] / math.comb(len(guesses), num_told)
+        before = [0.0, *sets]
+        sets = [guess.baseline * own + guess.if_covered * fewer for own, fewer in zip(sets, before, strict=False)]
+    return sets[num] / math.comb(len(guesses), num)
