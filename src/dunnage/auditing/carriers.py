@@ -29,17 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.auditing.findings import (
-    MAX_AT_RISK,
-    Details,
-    Interval,
-    KeyFigure,
-    Progress,
-    VehicleAtRisk,
-    figure,
-    wilson,
-    words,
-)
+from dunnage.auditing import findings
+from dunnage.auditing.findings import Details, Interval, KeyFigure, Progress, VehicleAtRisk, figure, wilson, words
 from dunnage.collecting import batch
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.estimate import MAX_SHARES, planar_matrix, walsh_hadamard
@@ -285,8 +276,6 @@ class FleetTruth:
 
 
 class MeanEstimate(NamedTuple):
-    """A released mean, or share of values that are present."""
-
     purpose: str  # purpose, quantity: what was reported
     quantity: Quantity
     of_presence: bool  # Whether it is the share of values that are present
@@ -296,8 +285,6 @@ class MeanEstimate(NamedTuple):
 
 
 class MapEstimate(NamedTuple):
-    """Released shares of places or paths."""
-
     what: str  # `place` or `path`
     grid: Grid | None  # The grid of a map; None for paths
     num_inputs: int  # Number of shares, listed or not
@@ -329,8 +316,6 @@ class MapEstimate(NamedTuple):
 
 
 class EstimatesView(NamedTuple):
-    """A release of estimates as anyone reads it."""
-
     task: Task  # What devices reported
     num_reports: int  # Reports of each purpose, at most
     confidence: float  # Stated confidence of every interval
@@ -719,7 +704,7 @@ def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
     most = np.maximum.reduceat(counts, starts) if len(staying) else np.zeros(0)
     share = most / np.bincount(vehicles)[staying]
     first = FIRST_ROW + np.unique(fleet.vehicles, return_index=True)[1]
-    order = np.lexsort((first[staying], -share.round(12)))[:MAX_AT_RISK]
+    order = np.lexsort((first[staying], -share.round(12)))[: findings.MAX_AT_RISK]
     listed = [
         VehicleAtRisk(source_row=int(first[staying[place]]), stays=float(share[place]), found_if_it_stays=chance)
         for place in order.tolist()
@@ -743,8 +728,6 @@ def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
 
 
 class Guess(NamedTuple):
-    """How often the likeliest guess is right."""
-
     value: float  # The chance
     interval: Interval  # The chance twice if it was computed; with 95 % confidence if it was simulated
     baseline: float  # The same without a report: the likeliest place beforehand
@@ -761,7 +744,6 @@ class Guess(NamedTuple):
 
 
 def locate(law: Any, num_reports: int, prior: FloatArray | None = None, *, noise: Noise | None = None) -> Guess:
-    """Return how often the reports of a vehicle that stays in one place locate it."""
     noise = noise or Noise()
     if isinstance(law, Independent):  # every place of a path was perturbed by itself
         one = locate(law.place, num_reports, noise=noise)
@@ -805,12 +787,11 @@ def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Gues
     if num_reports > MAX_DRAWN_REPORTS:
         fewer = _within(law, MAX_DRAWN_REPORTS, prior, noise)
         return Guess(fewer.value, (fewer.interval[0], 1.0), baseline)
-    if isinstance(law, HadamardResponse):
-        if num_reports == 1 and alike and len(possible) == law.num_inputs >= 3 * law.num_blocks:
-            # Any column agrees with one of the rows 1, 2 and 3 of a block: every symbol speaks for some place.
-            return Guess.exactly(2 * law.num_blocks * law.p / law.num_inputs, baseline)
-        return _hadamard_drawn(law, num_reports, prior, noise)
-    return _matrix_drawn(law, num_reports, prior, noise)
+    every = num_reports == 1 and alike and len(possible) == law.num_inputs
+    if isinstance(law, HadamardResponse) and every and law.num_inputs >= 3 * law.num_blocks:
+        # Any column agrees with one of the rows 1, 2 and 3 of a block: every symbol speaks for some place.
+        return Guess.exactly(2 * law.num_blocks * law.p / law.num_inputs, baseline)
+    return _simulated_guess(law, num_reports, prior, noise)
 
 
 # Closed forms
@@ -926,16 +907,33 @@ def _uniforms(noise: Noise, size: int) -> FloatArray:
     return np.asarray(noise_arrays.below(noise, 1 << _WORD, size) / float(1 << _WORD))
 
 
-def _drawn(
-    scores: Callable[[IntArray], FloatArray], prior: FloatArray, width: int, num_reports: int, noise: Noise
-) -> Guess:
-    """Sample places, and count how often the place with the highest score is the true one."""
-    step = max(1, MAX_ENTRIES // max(width, num_reports))
-    num = min(SIMULATIONS, max(MIN_SIMULATIONS, 2 * MAX_ENTRIES // width))
+def _simulated_guess(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
+    """Sample places and their reports, and count how often the place with the highest score is the true one."""
+    is_hadamard = isinstance(law, HadamardResponse)  # needs no matrix: one transform scores all places
+    matrix = np.zeros((0, law.num_symbols)) if is_hadamard else channel_matrix(law)
+    width, shares = max(matrix.shape), np.cumsum(matrix, axis=1)
     with np.errstate(divide="ignore"):
-        logs = np.log(prior)
+        logs, weights = np.log(prior), np.maximum(np.log(matrix), -1e6)  # the impossible weighs most, but stays finite
+
+    def scores(true: IntArray) -> FloatArray:
+        if is_hadamard:
+            blocks, columns = law.num_blocks, law.num_columns
+            of_row, of_block = np.divmod(np.arange(law.num_inputs), blocks)
+            symbols = batch.hadamard(noise, np.repeat(true, num_reports), blocks, columns, law.epsilon)
+            counts = _counts_by_row(symbols.reshape(len(true), num_reports), blocks * columns)
+            table = walsh_hadamard(counts.reshape(-1, columns)).reshape(len(true), blocks, columns)
+            # Reports of the own block that agree: (all of the block + those that agree - those that do not) / 2.
+            return np.asarray(float(law.loss) * (table[:, of_block, 0] + table[:, of_block, of_row + 1]) / 2)
+        symbols = np.empty((len(true), num_reports), dtype=np.int64)
+        for place in np.unique(true).tolist():
+            rows, ends = np.flatnonzero(true == place), shares[place]
+            sample = np.searchsorted(ends, _uniforms(noise, len(rows) * num_reports) * ends[-1], "right")
+            symbols[rows] = np.minimum(sample, matrix.shape[1] - 1).reshape(len(rows), num_reports)
+        return np.asarray(_counts_by_row(symbols, matrix.shape[1]) @ weights.T)
+
+    step = max(1, MAX_ENTRIES // max(width, num_reports))
+    num, hits = min(SIMULATIONS, max(MIN_SIMULATIONS, 2 * MAX_ENTRIES // width)), 0
     ends, last = np.cumsum(prior), np.flatnonzero(prior)[-1]  # a place without a chance is never sampled
-    hits = 0
     for start in range(0, num, step):
         places = np.searchsorted(ends, _uniforms(noise, min(step, num - start)) * ends[-1], side="right")
         true = np.asarray(np.minimum(places, last), dtype=np.int64)
@@ -947,40 +945,9 @@ def _drawn(
     return Guess(hits / num, wilson(hits, num), float(prior.max()))
 
 
-def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
-    blocks, columns, loss = law.num_blocks, law.num_columns, float(law.loss)
-    of_row, of_block = np.divmod(np.arange(law.num_inputs), blocks)
-
-    def scores(true: IntArray) -> FloatArray:
-        symbols = batch.hadamard(noise, np.repeat(true, num_reports), blocks, columns, law.epsilon)
-        counts = _counts_by_row(symbols.reshape(len(true), num_reports), blocks * columns)
-        table = walsh_hadamard(counts.reshape(-1, columns)).reshape(len(true), blocks, columns)
-        # Reports of the own block that agree: (all of the block + those that agree - those that do not) / 2.
-        return loss * (table[:, of_block, 0] + table[:, of_block, of_row + 1]) / 2
-
-    return _drawn(scores, prior, law.num_symbols, num_reports, noise)
-
-
 def _counts_by_row(symbols: IntArray, num_symbols: int) -> IntArray:
     rows = np.arange(len(symbols))[:, None] * num_symbols
     return np.bincount((rows + symbols).ravel(), minlength=len(symbols) * num_symbols).reshape(-1, num_symbols)
-
-
-def _matrix_drawn(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
-    matrix = channel_matrix(law)
-    ends = np.cumsum(matrix, axis=1)
-    with np.errstate(divide="ignore"):
-        logs = np.maximum(np.log(matrix), -1e6)  # the impossible weighs most, but stays finite
-
-    def scores(true: IntArray) -> FloatArray:
-        symbols = np.empty((len(true), num_reports), dtype=np.int64)
-        for place in np.unique(true).tolist():
-            rows = np.flatnonzero(true == place)
-            sample = np.searchsorted(ends[place], _uniforms(noise, len(rows) * num_reports) * ends[place, -1], "right")
-            symbols[rows] = np.minimum(sample, matrix.shape[1] - 1).reshape(len(rows), num_reports)
-        return np.asarray(_counts_by_row(symbols, matrix.shape[1]) @ logs.T)
-
-    return _drawn(scores, prior, max(matrix.shape), num_reports, noise)
 
 
 # Who moved
@@ -1045,8 +1012,6 @@ def unique_by_slots(areas: IntArray, seen: BoolArray) -> float:
 
 
 class NumberGuess(NamedTuple):
-    """How often the bucket of a number is guessed right."""
-
     if_covered: float  # Chance if the report covers the number
     share: float  # How often a report does
     baseline: float  # Chance without a report: of the likeliest bucket
@@ -1077,7 +1042,6 @@ def even_weights(num_buckets: int, steps: int) -> FloatArray:
 
 
 def number_guess(law: Reading, weights: FloatArray) -> float:
-    """Return how often the likeliest bucket of a number that a law reports is right."""
     if isinstance(law, Hybrid):  # the report shows which law was used
         parts = (law.share, law.piecewise), (1 - law.share, law.duchi)
         return sum(share * number_guess(part, weights) for share, part in parts)

@@ -32,18 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.auditing.findings import (
-    CONFIDENCE,
-    MAX_AT_RISK,
-    NORMAL_REACH,
-    KeyFigure,
-    Progress,
-    RecordAtRisk,
-    figure,
-    wilson,
-    with_unit,
-    words,
-)
+from dunnage.auditing import findings
+from dunnage.auditing.findings import KeyFigure, Progress, RecordAtRisk, figure, wilson, with_unit, words
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.mechanisms.classes import ClassRelease, released_column, strata
 from dunnage.mechanisms.full_domain import LatticeColumn, Records
@@ -292,8 +282,6 @@ class ClassesView:
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What an attacker knows of some records."""
-
     stratum: IntArray  # Number of their combination of public values, -1 if the release does not have it
     # low, high: bounds of each generalised value; equal if it is known exactly. Shape: attributes, records
     low: FloatArray
@@ -452,7 +440,6 @@ def _runs(view: ClassesView, known: Knowledge, axis: int, by: tuple[int, ...]) -
 
 
 def _fits(view: ClassesView, known: Knowledge, record: IntArray, of_class: IntArray) -> BoolArray:
-    """Return which pairs no attribute rules out."""
     fits = np.ones(len(record), dtype=bool)
     for axis in _axes_known(known):
         attribute, sizes = view.attributes[axis], view.sizes[of_class]
@@ -695,7 +682,6 @@ def shown_values(view: ClassesView, known: Knowledge) -> BoolArray:
 
 
 def populations(view: ClassesView, population: Knowledge) -> IntArray:
-    """Count the members of a population that fit each class."""
     counts = np.zeros(len(view.sizes), dtype=np.int64)
     for pairs in candidates(view, population):
         counts += np.bincount(pairs.of_class, minlength=len(counts))
@@ -847,7 +833,7 @@ def truth_figures(
     records = np.flatnonzero(truth.released)
     worst_guess = np.max([guess[records] for guess in guesses.values()] or [np.zeros(len(records))], axis=0)
     source = truth.data.source_rows
-    order = np.lexsort((source[records], -worst_guess, -exactly.probability[records]))[:MAX_AT_RISK]
+    order = np.lexsort((source[records], -worst_guess, -exactly.probability[records]))[: findings.MAX_AT_RISK]
     return figures, [
         RecordAtRisk(
             source_row=int(source[number]),
@@ -1093,11 +1079,12 @@ def _simulated(group: IntArray, beta: Fraction, k: int, noise: Noise) -> KeyFigu
         # In a class of j rows each record is named right with probability 1/j: one of them on average.
         named[number], kept[number] = len(large), large.sum()
     value = float(named.mean() / num)
-    reach = NORMAL_REACH * float(named.std(ddof=1)) / math.sqrt(draws) / num
+    reach = findings.NORMAL_REACH * float(named.std(ddof=1)) / math.sqrt(draws) / num
     if named.min() == named.max():
         # Equal draws do not show their spread: with 95 % confidence, at most a share of log(20) / draws differ from
         # them, and no draw has more rows named than there are groups.
-        reach = -math.log(1 - CONFIDENCE) / draws * max(float(named[0]), len(np.unique(group)) - float(named[0])) / num
+        furthest = max(float(named[0]), len(np.unique(group)) - float(named[0]))
+        reach = -math.log(1 - findings.CONFIDENCE) / draws * furthest / num
     interval = (max(0.0, value - reach), min(1.0, value + reach)) if named.any() else wilson(0, draws * num)
     computed, given = named_before(np.bincount(group), beta, k), float(named.sum() / kept.sum()) if kept.sum() else 0.0
     details = {"draws": draws, "computed": computed, "bound": float(beta / k), "given_release": given}

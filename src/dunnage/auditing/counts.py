@@ -27,30 +27,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing import findings
 from dunnage.auditing.classes import OTHER_KEY_ROWS
-from dunnage.auditing.findings import (
-    MAX_AT_RISK,
-    Details,
-    KeyFigure,
-    Progress,
-    RiderAtRisk,
-    TripAtRisk,
-    figure,
-    wilson,
-    words,
-)
+from dunnage.auditing.findings import Details, KeyFigure, Progress, RiderAtRisk, TripAtRisk, figure, wilson, words
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact, plain
-from dunnage.kernels.counts.laplace import (
-    FLOATING_BITS,
-    CountLaw,
-    DiscreteLaplace,
-    FloatingLaplace,
-    FlooredLaplace,
-    RoundedLaplace,
-    floating_noise,
-    surplus,
-)
+from dunnage.kernels.counts import laplace
 from dunnage.mechanisms.base import Mechanism
 from dunnage.mechanisms.counts import (
     NAMED,
@@ -80,8 +62,9 @@ MAX_ZONES, MAX_STOPS = 12, 12  # Rows and columns of a table of flows
 MAX_RIDERS = 50  # Riders that are attacked exactly: those with most counted trips of one type
 MAX_OUTCOMES = 1 << 22  # Outcomes of one half of the answers that are combined
 LAWS = ("discrete", "round", "floor")
-_COUNT_LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {
-    law.name: law for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace, FloatingLaplace)
+_COUNT_LAWS: Mapping[str, Callable[[Fraction], laplace.CountLaw]] = {
+    law.name: law
+    for law in (laplace.DiscreteLaplace, laplace.RoundedLaplace, laplace.FlooredLaplace, laplace.FloatingLaplace)
 }
 _REST = "rest"
 _ROUNDING = 1e-9
@@ -153,7 +136,6 @@ class Evidence:
         return len(self.ratios)
 
     def joined(self, other: Evidence) -> Evidence:
-        """Return the evidence of two answers with independent noise."""
         ratios = np.add.outer(self.ratios, other.ratios).reshape(-1)
         masses = [np.multiply.outer(getattr(self, name), getattr(other, name)) for name in ("absent", "present")]
         unit = _SAME * max(1.0, float(np.abs(ratios).max()))
@@ -177,8 +159,6 @@ def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -
 
 
 class Membership(NamedTuple):
-    """How well the best test between two worlds does."""
-
     # Total variation between the worlds: how much more often the best test says "with" when that is true
     advantage: float
     largest: float  # The largest logarithm of a ratio that can occur: the privacy loss
@@ -228,8 +208,6 @@ def posterior(ratio: ArrayLike, prior: float = 0.5) -> FloatArray:
 
 
 class Answer(NamedTuple):
-    """One feature that was measured with noise."""
-
     law: WholeLaw  # Law of the noise on each of its sums
     groups: int  # How many sums it has
 
@@ -260,7 +238,7 @@ def released_ratios(law: WholeLaw, seen: IntArray, known: IntArray, threshold: i
 
 def impossible_share(scale: Fraction, draws: int, noise: Noise) -> tuple[int, int]:
     """Sample noisy zeros in floating point, and count those that a count of one can never become."""
-    seen = floating_noise(noise_arrays.below(noise, 1 << FLOATING_BITS, draws), scale)
+    seen = laplace.floating_noise(noise_arrays.below(noise, 1 << laplace.FLOATING_BITS, draws), scale)
     return int((~reachable(seen, 1, scale)).sum()), draws
 
 
@@ -270,10 +248,10 @@ def reachable(seen: FloatArray, count: int, scale: Fraction) -> BoolArray:
     # every other word gives a lower or a higher one.
     wanted = seen - count
     size = -np.expm1(-np.abs(wanted) / float(scale)) / 2
-    nearest = np.rint((0.5 + np.sign(wanted) * size) * 2.0**FLOATING_BITS - 0.5).astype(np.int64)
+    nearest = np.rint((0.5 + np.sign(wanted) * size) * 2.0**laplace.FLOATING_BITS - 0.5).astype(np.int64)
     hit, lower, higher = (np.zeros(len(seen), dtype=bool) for _ in range(3))
     for step in range(-_REACH, _REACH + 1):
-        given = count + floating_noise(np.clip(nearest + step, 0, (1 << FLOATING_BITS) - 1), scale)
+        given = count + laplace.floating_noise(np.clip(nearest + step, 0, (1 << laplace.FLOATING_BITS) - 1), scale)
         hit |= given == seen
         lower |= given < seen
         higher |= given > seen
@@ -284,12 +262,10 @@ def reachable(seen: FloatArray, count: int, scale: Fraction) -> BoolArray:
 
 
 class NoisyFeature(NamedTuple):
-    """A feature as its noise is stated."""
-
     name: str  # name, groups: what it distinguishes, and how many sums it has
     groups: int
     epsilon: Fraction  # Its part of the privacy loss
-    law: CountLaw  # Law of the noise on each sum
+    law: laplace.CountLaw  # Law of the noise on each sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +334,6 @@ class CountsView:
 
     @property
     def odds(self) -> str:
-        """What the certificate promises for a suspicion of 50 %, in words."""
         rows = self.release.certificate.meaning.odds
         return next((row.sentence for row in rows if row.before == 0.5 and row.sentence), "no bound is proved")
 
@@ -424,7 +399,7 @@ def view_figures(view: CountsView, tell: Progress) -> tuple[list[KeyFigure], lis
         # For floating-point noise, the law of the whole numbers that it stands for.
         law, cells = view.noisy[0].law, view.universe.num_cells
         name = str(getattr(view.mechanism, "rounding", "round")) if view.floating else law.name
-        most, trips = surplus(_COUNT_LAWS[name](law.scale), view.threshold) * cells, int(view.counts.sum())
+        most, trips = laplace.surplus(_COUNT_LAWS[name](law.scale), view.threshold) * cells, int(view.counts.sum())
         facts = {"cells": cells, "trips": trips, "off": _trips(round(most))}
         figures.append(figure("trips created, expected", most, 0.0, (0.0, most), **facts))
     if view.floating:
@@ -491,7 +466,6 @@ def _at_most(view: CountsView, key: str, value: float, baseline: float, details:
 
 
 def _riders(view: CountsView) -> Iterator[KeyFigure]:
-    """Compute how well a rider with several trips is detected."""
     rider = view.protects == RIDER  # otherwise nothing bounds the trips of a rider
     trips = view.change if rider else RIDER_TRIPS
     together = ("together", trips_together, trips, "rider together")
@@ -508,8 +482,6 @@ def _riders(view: CountsView) -> Iterator[KeyFigure]:
 
 
 class Errors(NamedTuple):
-    """How far sums are off, over all of them."""
-
     rmse: float  # rmse, mae, largest: root of the mean square, mean size and largest size of errors
     mae: float
     largest: float
@@ -654,7 +626,7 @@ def at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk] | list[RiderAtRisk], s
     made = (truth.cells[place] == cells) & (true[place] > 0)  # a line may count no trip
     rows, place = np.flatnonzero(made), place[made]
     source, chances, alike = truth.data.source_rows[rows], suspicion[place], true[place]
-    order = np.lexsort((source, alike, -chances.round(12)))[:MAX_AT_RISK]
+    order = np.lexsort((source, alike, -chances.round(12)))[: findings.MAX_AT_RISK]
     columns = (part[order].tolist() for part in (source, chances, alike, released[place]))
     listed = [
         TripAtRisk(source_row=row, suspicion=chance, alike=own, released=shown)
@@ -688,7 +660,7 @@ def _riders_at_risk(truth: CountsTruth) -> tuple[list[RiderAtRisk], str]:
     except ParameterError as error:
         return [], words("nobody: too much", error=error)
     listed.sort(key=lambda rider: (-round(rider.guess, 12), rider.source_row))
-    return listed[:MAX_AT_RISK], words("riders at risk", record=view.protects, odds=view.odds)
+    return listed[: findings.MAX_AT_RISK], words("riders at risk", record=view.protects, odds=view.odds)
 
 
 def _bunched(persons: IntArray, cells: IntArray, most: int) -> Iterator[IntArray]:

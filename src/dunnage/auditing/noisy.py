@@ -17,18 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing import findings
 from dunnage.auditing.classes import NEITHER, OTHER_ROWS, PublicValues
-from dunnage.auditing.findings import (
-    MAX_AT_RISK,
-    KeyFigure,
-    Progress,
-    RecordAtRisk,
-    figure,
-    mean_interval,
-    wilson,
-    with_unit,
-    words,
-)
+from dunnage.auditing.findings import KeyFigure, Progress, RecordAtRisk, figure, mean_interval, wilson, with_unit, words
 from dunnage.auditing.plans import noisy_interval, truck_figures, without_release
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.model.domains import Numeric, domain_from
@@ -82,7 +73,6 @@ class NoisyView:
 
     @property
     def baseline(self) -> float:
-        """How likely a row is named by public values alone, on average."""
         strata = self.public.of_class[self.positions]
         return len(np.unique(strata)) / max(len(strata), 1)
 
@@ -95,7 +85,6 @@ class NoisyView:
 
     @property
     def known(self) -> str:
-        """What an attacker knows of a record, in words."""
         values = [*(["the public values"] if self.public.columns else []), *self.domains]
         return ", ".join(values[:-1]) + (" and " if values[1:] else "") + values[-1]
 
@@ -146,8 +135,6 @@ class NoisyTruth:
 
 
 class RowAttack(NamedTuple):
-    """The result of naming a row for each attacked record."""
-
     stated: FloatArray  # The posterior of the best guess
     hit: FloatArray  # How likely the guess is right; ties are broken at random
     on_truth: FloatArray  # The posterior of the true row
@@ -369,7 +356,7 @@ def nearest_hits(truth: NoisyTruth, some: IntArray) -> FloatArray:
 def _at_risk(truth: NoisyTruth, some: IntArray, chances: FloatArray, rows: IntArray) -> list[RecordAtRisk]:
     """List the records for which the attacker is surest of the true row."""
     source = truth.data.source_rows[truth.records[some]]
-    order = np.lexsort((source, -chances))[:MAX_AT_RISK]
+    order = np.lexsort((source, -chances))[: findings.MAX_AT_RISK]
     lines = zip(*(part[order].tolist() for part in (source, chances, rows)), strict=True)
     return [RecordAtRisk(source_row=row, record_linkage=chance, rows=num) for row, chance, num in lines]
 

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.auditing import findings
 from dunnage.auditing.classes import (
     ClassAttribute,
     ClassesTruth,
@@ -37,17 +38,7 @@ from dunnage.auditing.classes import (
     codes_of,
     record_linkage,
 )
-from dunnage.auditing.findings import (
-    NORMAL_REACH,
-    Interval,
-    KeyFigure,
-    Progress,
-    figure,
-    mean_interval,
-    wilson,
-    with_unit,
-    words,
-)
+from dunnage.auditing.findings import Interval, KeyFigure, Progress, figure, mean_interval, wilson, with_unit, words
 from dunnage.model.domains import CodedDomain, Graph
 from dunnage.model.measures import (
     DISTANCE_WORDS,
@@ -449,7 +440,7 @@ def median_interval(numbers: IntArray, complete: bool) -> Interval:
     value = float(np.median(numbers))
     if complete:
         return value, value
-    reach = NORMAL_REACH * math.sqrt(len(numbers)) / 2
+    reach = findings.NORMAL_REACH * math.sqrt(len(numbers)) / 2
     ordered = np.sort(numbers)
     low, high = math.floor(len(ordered) / 2 - reach), math.ceil(len(ordered) / 2 + reach)
     return min(float(ordered[max(low, 0)]), value), max(float(ordered[min(high, len(ordered) - 1)]), value)

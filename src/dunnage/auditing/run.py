@@ -21,21 +21,11 @@ import pyarrow as pa
 from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from dunnage._version import __version__
-from dunnage.auditing import carriers, classes, counts, noisy, plans, rides
+from dunnage.auditing import carriers, classes, counts, findings, noisy, plans, rides
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.counts import CountsTruth, CountsView
-from dunnage.auditing.findings import (
-    TOPICS,
-    AtRisk,
-    Finding,
-    KeyFigure,
-    Progress,
-    by_severity,
-    words,
-    worst_risks,
-    written,
-)
+from dunnage.auditing.findings import AtRisk, Finding, KeyFigure, Progress, by_severity, words, worst_risks, written
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
 from dunnage.errors import DunnageError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
@@ -411,7 +401,7 @@ def audit(
         release=certificate.digest,
         protects=certificate.guarantee.protects,
         statistic=draft.statistic,
-        findings=tuple(sorted(draft.findings, key=lambda item: TOPICS.index(item.topic))),
+        findings=tuple(sorted(draft.findings, key=lambda item: findings.TOPICS.index(item.topic))),
         at_risk=tuple(draft.at_risk),
         notes=tuple(draft.notes),
         external=draft.external,

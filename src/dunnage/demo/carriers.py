@@ -64,7 +64,6 @@ def tell_carriers(folder: Path, *, quick: bool, tell: story.Progress) -> story.S
 
 
 def _report(folder: Path, name: str, tell: story.Progress) -> Audit:
-    """Simulate the reports, estimate from them, verify, and attack."""
     task = read_task(folder / f"{name}.toml")
     story.write_text(folder / f"{name}-task.json", task.to_json())
     tell(f"carriers: reports, {name}")

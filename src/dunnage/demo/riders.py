@@ -80,7 +80,6 @@ def tell_riders(folder: Path, *, quick: bool, tell: story.Progress) -> story.Sto
 
 
 def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: story.Progress) -> _FleetRun:
-    """Publish, verify, size a fleet and run it, and write everything under these names."""
     policy, release_name, plan_name, settlement_name = names
     tell("riders: publishing and verifying")
     data = load(folder / "trips.csv", folder / policy)

@@ -223,15 +223,8 @@ class _Examined:
 
     def verdict(self, measured: float | str, method: str, confidence: float | None = None) -> Verdict:
         case = self.case
-        meaning = case.sentence or sentence_of(
-            protects=str(getattr(self.promise.guarantee, "protects", "record")),
-            verdict=judge(measured, self.claimed, self.quantity),
-            claimed=self.claimed,
-            holds=self.holds,
-            measured=measured,
-            quantity=self.quantity,
-            exact=confidence is None,
-        )
+        protects, parts = getattr(self.promise.guarantee, "protects", "record"), (measured, self.quantity, self.holds)
+        meaning = case.sentence or sentence_of(protects, self.claimed, *parts, exact=confidence is None)
         if self.problems:  # say first what is lost, then the other problems
             meaning = f"{meaning} In addition, {'; '.join(self.problems)}."
         return Verdict.of(
@@ -286,16 +279,16 @@ def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
 
 
 def sentence_of(
-    *,
     protects: str,
-    verdict: str,
     claimed: float | str,
-    holds: float | str | None,
     measured: float | str,
-    quantity: str,
+    quantity: str = "epsilon",
+    holds: float | str | None = None,
+    *,
     exact: bool = True,
 ) -> str:
     """Say in one sentence what a verdict means for the protected unit; "at least" if not everything was counted."""
+    verdict = judge(measured, claimed, quantity)
     if verdict == VOID:
         return f"Nothing is claimed, and nothing keeps one {protects} secret."
     if quantity == "delta":
@@ -364,17 +357,14 @@ def _law_verdict(
     protects: str,
 ) -> Verdict:
     problems = {_OFF_LAW for law, values in samples if agrees(Counter(values), law.chances) < UNLIKELY}
-    verdict, num = judge(measured, claimed, "epsilon"), sum(len(law) for law, _ in samples)
-    sentence = sentence_of(
-        protects=protects, verdict=verdict, claimed=claimed, holds=None, measured=measured, quantity="epsilon"
-    )
+    num = sum(len(law) for law, _ in samples)
     return Verdict.of(
         mechanism,
         variant,
         claimed,
         measured,
         method=f"chances of {num:,} numbers from the drawing code; {len(samples) * LAW_DRAWS:,} numbers sampled",
-        sentence=as_sentence(_OFF_LAW) if problems else sentence,
+        sentence=as_sentence(_OFF_LAW) if problems else sentence_of(protects, claimed, measured),
         problems=tuple(problems),
     )
 

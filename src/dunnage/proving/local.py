@@ -73,8 +73,6 @@ class DeviceSetting:
 
 
 class _Loss(NamedTuple):
-    """A loss, how it was measured, and any other problem; with a confidence if it is a bound from draws."""
-
     loss: float | str
     how: str
     problem: str = ""

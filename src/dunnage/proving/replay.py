@@ -37,8 +37,7 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.proving.verdict import UNBOUNDED
 
-FAR: Final = 1 << 20
-"""The number that stands for everything beyond the reach."""
+FAR: Final = 1 << 20  # the number that stands for everything beyond the reach
 MAX_RUNS: Final = 400_000
 _MAX_BELOW, _MAX_ORDERED = 4096, 5
 
@@ -250,10 +249,8 @@ def _all_ways(
 
 # Numbers that are decided only as far as the code looks at them
 
-CUT = 1e-13
-"""A path of decisions less likely than this is not followed; its chance is kept."""
-MAX_LISTED = 1 << 12
-"""Largest uniform draw with values that are listed; for a larger one only comparisons are followed."""
+CUT = 1e-13  # A path of decisions less likely than this is not followed; its chance is kept
+MAX_LISTED = 1 << 12  # largest uniform draw with values that are listed; for a larger one only comparisons are followed
 _SURELY = 1e6  # an output this much likelier than everything not followed is impossible where it does not occur
 
 
