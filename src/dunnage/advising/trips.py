@@ -219,8 +219,8 @@ def membership_guess(epsilon: float) -> float:
 
 
 def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
-    said = *subject.says, *says, words("membership", record=subject.part.policy.schema.protects)
-    return Reference(risk_without_privacy=1.0, risk_of_chance=0.5, cost_baseline=baseline, says=said)
+    sentences = *subject.says, *says, words("membership", record=subject.part.policy.schema.protects)
+    return Reference(risk_without_privacy=1.0, risk_of_chance=0.5, cost_baseline=baseline, says=sentences)
 
 
 def trips_help(subject: TripSubject, points: Sequence[Point]) -> str:

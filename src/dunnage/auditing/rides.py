@@ -263,10 +263,12 @@ def demand_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     absolute = [float(error.mean()) for error in errors]
     sums: dict[str, object] = {"station": view.names[station], "time": view.names[hours], "floor": floor}
     sums["mean"] = float(true.mean())
-    key, details = "query error{} ({{station}} by hour of {{time}})", {"floor": floor, "cells": counts.size}
-    figures.append(figure(key.format(""), relative[0], relative[1], None, details, **sums))
-    figures.append(figure(key.format(", absolute"), absolute[0], absolute[1], **sums))
-    return figures, []
+    details = {"floor": floor, "cells": counts.size}
+    return [
+        *figures,
+        figure("query error ({station} by hour of {time})", relative[0], relative[1], None, details, **sums),
+        figure("query error, absolute ({station} by hour of {time})", absolute[0], absolute[1], **sums),
+    ], []
 
 
 def _hour(attribute: ClassAttribute) -> float:

@@ -168,7 +168,7 @@ def _from_replays(setting: DeviceSetting, stated: Sequence[_Loss]) -> Iterator[_
     loss = largest(losses)
     problem = _difference(stated[0].loss, loss) if stated else ""
     yield _Loss(loss, f"its code replayed for {len(laws)} values, every decision all ways", problem)
-    yield _drawn_as([(draws[0], laws[0]), (draws[-1], laws[-1])], setting.num_drawn)
+    yield _real_reports([(draws[0], laws[0]), (draws[-1], laws[-1])], setting.num_drawn)
 
 
 def _from_law(setting: DeviceSetting) -> Iterator[_Loss]:
@@ -181,7 +181,7 @@ def _from_law(setting: DeviceSetting) -> Iterator[_Loss]:
     loss = _worst(laws)
     problem = _difference(_spread_over(law, law.symbols(), range(law.num_inputs)), loss)
     yield _Loss(loss, f"its law on {setting.law_inputs} inputs replayed, every decision all ways", problem)
-    yield _drawn_as(list(zip(draws[:2], laws, strict=False)), setting.num_drawn)
+    yield _real_reports(list(zip(draws[:2], laws, strict=False)), setting.num_drawn)
 
 
 def _symbol(law: Any, index: int, noise: Noise) -> int:
@@ -192,7 +192,7 @@ def _worst(laws: Sequence[Outcomes]) -> float | str:
     return largest(loss_between(one, other) for one, other in itertools.combinations(laws, 2))
 
 
-def _drawn_as(draws: Sequence[tuple[Callable[[Noise], Hashable], Outcomes]], num: int) -> _Loss:
+def _real_reports(draws: Sequence[tuple[Callable[[Noise], Hashable], Outcomes]], num: int) -> _Loss:
     noise = Noise()
     pvalues = [agrees(Counter(draw(noise) for _ in range(num)), law.chances) for draw, law in draws]
     agree = len(pvalues) * min(pvalues) > UNLIKELY
@@ -254,8 +254,8 @@ def _sentence(
     stated = "no bound" if isinstance(claimed, str) else f"epsilon {claimed:g}{each}"
     lost = "" if isinstance(measured, str) else f"One report reveals epsilon {measured:.4g}{each}"
     if isinstance(measured, str):
-        said = "as stated" if isinstance(claimed, str) else f"where {stated} is claimed"
-        meaning = f"One report can distinguish {setting.scope} for certain, {said}"
+        claim = "as stated" if isinstance(claimed, str) else f"where {stated} is claimed"
+        meaning = f"One report can distinguish {setting.scope} for certain, {claim}"
     elif not within(measured, bound, "epsilon"):
         meaning = f"{lost} between {setting.scope}, more than the epsilon {bound:g}{each} that is stated"
     elif judge(measured, claimed, "epsilon") == FAILS:

@@ -296,7 +296,7 @@ class Undecided(Decisions):
     def below(self, n: int) -> int:
         self._count()
         # For the code that draws, this is a whole number like any other.
-        return _Drawn(self, [range(n)], int) if n <= MAX_LISTED else _Word(self, n)  # type: ignore[return-value]
+        return _OpenNumber(self, [range(n)], int) if n <= MAX_LISTED else _Word(self, n)  # type: ignore[return-value]
 
     def _yes(self, chance: float) -> bool:
         self._count()
@@ -310,7 +310,7 @@ class Undecided(Decisions):
         return int(self._take(values, [math.tanh(step / 2) * math.exp(-step * abs(value)) for value in values]))
 
 
-class _Drawn:
+class _OpenNumber:
     """A uniform number, or a function of one, that is not decided yet."""
 
     __slots__ = ("_left", "_noise", "_value")
@@ -322,10 +322,10 @@ class _Drawn:
     def joined(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
         mine = self._value
         if isinstance(other, int):
-            return _Drawn(self._noise, self._left, lambda at: function(mine(at), other))
-        if isinstance(other, _Drawn) and other._left is self._left:
+            return _OpenNumber(self._noise, self._left, lambda at: function(mine(at), other))
+        if isinstance(other, _OpenNumber) and other._left is self._left:
             its = other._value
-            return _Drawn(self._noise, self._left, lambda at: function(mine(at), its(at)))
+            return _OpenNumber(self._noise, self._left, lambda at: function(mine(at), its(at)))
         return function(int(self), other)
 
     def __index__(self) -> int:
@@ -355,20 +355,20 @@ class _Drawn:
         return getattr(int(self), name)  # any other look decides it
 
 
-def _operators(way: Callable[[_Drawn, Any, Callable[[Any, Any], Any]], Any], *names: str) -> None:
+def _operators(way: Callable[[_OpenNumber, Any, Callable[[Any, Any], Any]], Any], *names: str) -> None:
     """Give undecided numbers some operators, and these with their sides exchanged, one and all in one way."""
     for name in names:
         function = getattr(operator, name)
-        setattr(_Drawn, f"__{name.rstrip('_')}__", lambda a, b, function=function: way(a, b, function))
+        setattr(_OpenNumber, f"__{name.rstrip('_')}__", lambda a, b, function=function: way(a, b, function))
         swapped = partial(lambda function, a, b: function(b, a), function)
-        setattr(_Drawn, f"__r{name.rstrip('_')}__", lambda a, b, function=swapped: way(a, b, function))
+        setattr(_OpenNumber, f"__r{name.rstrip('_')}__", lambda a, b, function=swapped: way(a, b, function))
 
 
-_operators(_Drawn.joined, "mul", "and_", "or_", "xor", "lshift", "rshift")
+_operators(_OpenNumber.joined, "mul", "and_", "or_", "xor", "lshift", "rshift")
 # A sum is used, so it may as well be decided.
-_operators(lambda drawn, other, function: function(int(drawn), other), "add", "sub", "floordiv", "mod")
+_operators(lambda number, other, function: function(int(number), other), "add", "sub", "floordiv", "mod")
 # Comparing decides this and no more.
-_operators(lambda drawn, other, function: bool(drawn.joined(other, function)), "lt", "le", "gt", "ge", "ne")
+_operators(lambda number, other, function: bool(number.joined(other, function)), "lt", "le", "gt", "ge", "ne")
 
 
 class _Word:
