@@ -25,7 +25,7 @@ import pyarrow as pa
 from picture_parts import curve, generated, legend, mark, mean, panel, picture, published, side_by_side
 
 from dunnage.arrays import FloatArray
-from dunnage.auditing.plans import feasibility
+from dunnage.auditing.plans import plan_utility
 from dunnage.kernels.bins.scalar import best_fit_decreasing, pack_bins
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
@@ -38,6 +38,7 @@ from dunnage.planning.packing import pack
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, draw_weights, generate_packages, package_setting
+from dunnage.settle import apply
 from dunnage.showing.figures import Scale, Svg, lower_axis, span, tag, x_axis, y_axis
 from dunnage.tables.dataset import Dataset
 from dunnage.text import number_text
@@ -112,8 +113,9 @@ def by_k(setting: str, capacity: int) -> tuple[dict[str, list[float]], list[floa
             plans = [pack(case.release, capacity=capacity, model=model) for case in cases]
             trucks[name].append(mean(plan.objective for plan in plans))
         # The last plans are those on means.
-        fits = (feasibility(plan, *case, noise=Noise(seed=1)) for plan, case in zip(plans, cases, strict=True))
-        likely.append(mean(finding.value for finding in fits))
+        done = [(apply(plan, *case), case.data) for plan, case in zip(plans, cases, strict=True)]
+        worths = [plan_utility(one, data, seconds=0.1, noise=Noise(seed=1)) for one, data in done]
+        likely.append(mean(worth.feasibility.value for worth in worths))
     return trucks, likely
 
 

@@ -170,7 +170,7 @@ def test_values_told_and_values_that_are_known_within_a_share(statistic: str) ->
     """A value is told if it is listed, an own bound, or the third of three whose mean is known."""
     for data, release, _ in tables(20, k=3, statistic=statistic):
         sight = ClassesView.of(release)
-        told = attacks.values_told(sight, Knowledge.of_records(sight, data))
+        told = attacks.shown_values(sight, Knowledge.of_records(sight, data))
         lines, town_of = release.classes.to_pylist(), Told.by(release).town_of
         rows = zip(data.column("number").to_pylist(), data.column("town").to_pylist(), strict=True)
         for place, (number, town) in enumerate(rows):
@@ -210,7 +210,7 @@ def test_several_numbers(statistic: str) -> None:
         people = list(itertools.product(range(MOST + 1), repeat=2))
         about = Knowledge.of_values(sight, np.zeros(len(people), dtype=np.int64), np.array(people, dtype=float).T)
         linked = attacks.record_linkage(sight, about)
-        told = attacks.values_told(sight, about)
+        told = attacks.shown_values(sight, about)
         lists = Told.by(release)
         members = [(m["class_id"], m["number"], m["other"]) for m in lists.members or []]
         for place, person in enumerate(people):

@@ -300,7 +300,7 @@ def test_the_published_form_tells_more_of_every_number_and_of_the_tuple():
     one, all_of = (tracking.guess_numbers(form.channel("all"), weights) for form in forms)
     assert [guess.baseline for guess in one] == pytest.approx([0.2] * 4)
     assert all(0.2 < a.value < b.value for a, b in zip(one, all_of, strict=True))
-    assert guess_tuple(all_of, 4) == pytest.approx(math.prod(guess.told for guess in all_of))
+    assert guess_tuple(all_of, 4) == pytest.approx(math.prod(guess.if_covered for guess in all_of))
     # No more than the loss allows: e for one report, e^4 for the published one.
     assert 0.2**4 < guess_tuple(one, 1) <= math.e * 0.2**4
     assert guess_tuple(one, 1) < guess_tuple(all_of, 4) <= math.e**4 * 0.2**4
@@ -309,7 +309,7 @@ def test_the_published_form_tells_more_of_every_number_and_of_the_tuple():
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5), st.data())
 def test_tuples_by_listing_all_sets(pairs, data):
     num_told = data.draw(st.integers(1, len(pairs)))
-    guesses = [NumberGuess(told=told, share=num_told / len(pairs), baseline=low) for told, low in pairs]
+    guesses = [NumberGuess(if_covered=told, share=num_told / len(pairs), baseline=low) for told, low in pairs]
     sets = [chosen for chosen in product((0, 1), repeat=len(pairs)) if sum(chosen) == num_told]
     slow = math.fsum(
         math.prod(pair[0] if told else pair[1] for pair, told in zip(pairs, chosen, strict=True)) for chosen in sets

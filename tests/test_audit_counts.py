@@ -29,9 +29,9 @@ from dunnage.auditing.counts import (
     Membership,
     WholeLaw,
     noisy_answer,
-    told_by_counts,
     trips_apart,
     trips_together,
+    weighed_by_counts,
 )
 from dunnage.errors import ReleaseError
 from dunnage.kernels.counts.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
@@ -368,7 +368,7 @@ def test_over_many_cells_guesses_are_right_as_often_as_computed(rounding):
     true = np.full(200_000, 40)
     law = {"round": RoundedLaplace, "floor": FlooredLaplace}[rounding](Fraction(1))
     noise = law.draw(dn.Noise(seed=2), len(true))
-    found = told_by_counts(sight, true + noise, true)
+    found = weighed_by_counts(sight, true + noise, true)
     expected = dn.audit(release, external=True).finding("membership guess")
     assert found["right"] == pytest.approx(expected.value, abs=6.5 * 0.5 / math.sqrt(len(true)))
     share = dn.audit(release, external=True).finding("suspicion at its bound").value

@@ -195,7 +195,7 @@ def test_values_that_nobody_has_by_hand(small: Small) -> None:
     """Every value of one attribute, and one that no class has, in each stratum and in one that is not released."""
     for axis, (name, domain) in enumerate(DOMAINS.items()):
         values = [*range(298, 503), 360.5] if name == "start" else [*domain.labels, "nowhere"]
-        numbers = small.sight.attributes[axis].numbers(pa.array(values))
+        numbers = attacks._numbers(small.sight.attributes[axis].domain, pa.array(values))
         days = {int(small.sight.public.of_class[number]): line["day"] for number, line in enumerate(small.classes)}
         for stratum, day in {**days, -1: "Tue"}.items():
             low = np.full((4, len(values)), -np.inf)

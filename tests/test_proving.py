@@ -42,7 +42,7 @@ from dunnage.proving import examining, rows
 from dunnage.proving import statistical as primitives
 from dunnage.proving import verdict as desk
 from dunnage.proving.counts import TABLES, counts_case, examine_extremes, examine_large_universe, examine_shares
-from dunnage.proving.examining import NeighbourCase, examine, examine_count_law, sentence_of, unreachable_share
+from dunnage.proving.examining import examine, examine_count_law, sentence_of, unreachable_share
 from dunnage.proving.replay import (
     Decisions,
     NotEnumerable,
@@ -352,10 +352,9 @@ def test_a_column_without_its_share_of_noise_is_caught():
 
 
 def test_bounds_from_draws_say_at_least():
-    figures = {"protects": "trip", "holds": None, "measured": 1.0, "quantity": "epsilon", "exact": False}
-    held = sentence_of(verdict=HOLDS, claimed=2.0, **figures)
+    held = sentence_of("trip", 2.0, 1.0, exact=False)
     assert held == "One trip changes the odds of a release by a factor of at least 2.71; 7.39 is promised."
-    assert "by a factor of at least 2.71, where 1.65 is claimed" in sentence_of(verdict=FAILS, claimed=0.5, **figures)
+    assert "by a factor of at least 2.71, where 1.65 is claimed" in sentence_of("trip", 0.5, 1.0, exact=False)
 
 
 class Raises(NoisyValues):
@@ -588,12 +587,6 @@ def test_extremes_are_the_first_and_the_last_and_scripts_end():
     assert noise.following() == [1]
 
 
-def test_senseless_reaches_are_refused():
-    for wrong in ({"steps": 0}, {"steps": 1, "beyond": "cut"}, {"steps": 1, "tail": 1}):
-        with pytest.raises(ParameterError):
-            Reach(**wrong)
-
-
 # Noise itself
 
 
@@ -743,12 +736,6 @@ def test_senseless_verdicts_are_refused():
     for name, value in wrong.items():
         with pytest.raises(ValidationError):
             verdict(**{name: value})
-
-
-def test_a_case_needs_neighbours():
-    whole = values_case(epsilon=1, last=1, law="laplace")
-    with pytest.raises(ParameterError):
-        NeighbourCase(mechanism=whole.mechanism, policy=whole.policy, tables=whole.tables[:1], reach=whole.reach)
 
 
 # The command

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from tests.oracles import bins as oracle
 from tests.settle_help import FOUR, Published, few_repairs  # noqa: F401
 
-from dunnage.auditing.plans import feasibility, plan_utility
+from dunnage.auditing.plans import plan_utility
 from dunnage.errors import InputError
 from dunnage.noise.source import Noise
 from dunnage.planning.linkage import truck_linkage
@@ -207,7 +207,7 @@ def test_who_sees_that_everything_fitted_guesses_no_better_than_stated(six: Publ
     bins = [0, 1, 2, 2, 1, 0]
     plan = six.plan(bins, 95)
     linkage = truck_linkage(class_of(six), plan.assignment)
-    chance = feasibility(plan, six.data, six.release, six.key).value
+    chance = plan_utility(six.apply(plan), six.data).feasibility.value
     done = six.apply(replace(plan, certified=Certified(at_least=chance, at_most=chance)))
     assert (done.plan_feasible, done.truck_linkage.worst) == (True, linkage.worst)
     assert done.truck_linkage.if_seen_to_fit == pytest.approx(min(1, linkage.worst / chance))
@@ -227,23 +227,22 @@ def test_feasibility_equals_listing_all_orders(six: Published, monkeypatch: pyte
             [sum(six.weights[row] for row, b in enumerate(fill) if b == bin_) <= capacity for bin_ in range(3)]
             for fill in everything
         ]
-        exact = feasibility(plan, six.data, six.release, six.key)
+        exact = plan_utility(six.apply(plan), six.data).feasibility
         assert (exact.kind, exact.value) == ("exact", pytest.approx(np.mean([all(line) for line in fits]))), capacity
         assert (exact.interval, exact.bins) == ((exact.value, exact.value), pytest.approx(np.mean(fits)))
-        assert plan_utility(six.apply(plan), six.data).feasibility == exact
     monkeypatch.setattr(repair, "MAX_CELLS", 0)  # orders cannot be counted, so it is estimated
-    found = feasibility(plan, six.data, six.release, six.key, noise=Noise(seed=1))
+    done = six.apply(plan)
+    found = plan_utility(done, six.data, noise=Noise(seed=1)).feasibility
     assert (found.kind, found.permutations) == ("estimate", 10_000)
     assert abs(found.value - exact.value) < 6.2 * 0.5 / 100  # p = 1e-9
     assert abs(found.bins - exact.bins) < 6.2 * 0.5 / 100
     assert found.interval[0] <= found.value <= found.interval[1]
-    assert feasibility(plan, six.data, six.release, six.key, noise=Noise(seed=1), permutations=50).permutations == 50
+    assert plan_utility(done, six.data, noise=Noise(seed=1), permutations=50).feasibility.permutations == 50
 
 
 @pytest.mark.parametrize(("capacity", "value"), [(90, 1.0), (85, 0.0)])
 def test_a_sealed_plan_is_feasible_if_it_can_be_filled(four: Published, capacity: float, value: float) -> None:
     plan = four.sealed([[1, 1], [1, 1]], capacity)
-    assert feasibility(plan, four.data, four.release, four.key).value == value
     worth = plan_utility(four.apply(plan, repair=True), four.data)
     assert (worth.feasibility.value, worth.feasibility.kind) == (value, "exact")
     assert worth.objective == worth.optimum == (2 if value else 3)

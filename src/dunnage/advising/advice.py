@@ -10,33 +10,18 @@ import shlex
 import shutil
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dunnage._version import __version__
-from dunnage.advising import rows, trips, vehicles
-from dunnage.advising.frontier import (
-    CONFIDENCE,
-    DATA,
-    GENERATED,
-    MAX_OVERLOADED,
-    OVERLOADED,
-    POLICY_FILE,
-    PROVEN,
-    SAME,
-    SAMPLE,
-    WEAK_RISK,
-    Frontier,
-    Limit,
-    Measure,
-    Point,
-    check_place,
-    with_ends,
-)
+from dunnage.advising import frontier, rows, trips, vehicles
+from dunnage.advising.frontier import SAME, Frontier, Limit, Measure, Point, check_place, with_ends
 from dunnage.advising.sweep import (
     ON,
     AdviceRequest,
@@ -334,13 +319,11 @@ class Recommendation(NamedTuple):
 
 
 def choose(points: Sequence[Point], limit: Limit) -> Recommendation:
-    """Choose a point: with a limit on the cost the one of lowest risk, with a limit on the risk alone the cheapest.
-
-    Proved guarantees come before claimed ones; a void one is never chosen, nor one that is no better than an empty
-    release. A point with a plan that overloads many trucks is chosen only if there is no other, and so is one that
-    protects hardly anybody, unless there is a limit on the risk. A point that another beats is never recommended. If no
-    point keeps to the limit, the closest one is chosen.
-    """
+    """Choose a point: with a limit on the cost the one of lowest risk, with a limit on the risk alone the cheapest."""
+    # Proved guarantees come before claimed ones; a void one is never chosen, nor one that is no better than an empty
+    # release. A point with a plan that overloads many trucks is chosen only if there is no other, and so is one that
+    # protects hardly anybody, unless there is a limit on the risk. A point that another beats is never recommended. If
+    # no point keeps to the limit, the closest one is chosen.
     return first_within(ranking(points, limit), limit)
 
 
@@ -361,17 +344,15 @@ class Ranked(NamedTuple):
 
 
 def ranking(points: Sequence[Point], limit: Limit) -> list[Ranked]:
-    """Order the points that promise something, the best first, by which limits there are, not by their values.
-
-    Each point comes before all that it beats: :func:`_in_order` never turns two such points round, and a point keeps
-    to every limit that a point it beats keeps to.
-    """
+    """Order the points that promise something, the best first, by which limits there are, not by their values."""
+    # Each point comes before all that it beats: `_in_order` never turns two such points round, and a point keeps to
+    # every limit that a point it beats keeps to.
     classes: dict[tuple[int, bool], list[Point]] = {}
     for point in points:
         if point.basis != "void" and not point.useless:
             group = 2 * point.mended + ((point.weak or point.vague) and limit.max_risk is None)
             classes.setdefault((group, point.basis != "proved"), []).append(point)
-    first, second = (_risk, _cost) if limit.max_cost is not None else (_cost, _risk)
+    first, second = (attrgetter(name) for name in (("cost", "risk") if limit.max_cost is None else ("risk", "cost")))
     return [
         Ranked(point, key[0])
         for key in sorted(classes)
@@ -390,25 +371,15 @@ def _in_order(points: Sequence[Point], measure: Callable[[Point], Measure]) -> I
         left = left[num:]
 
 
-def _cost(point: Point) -> Measure:
-    return point.cost
-
-
-def _risk(point: Point) -> Measure:
-    return point.risk
-
-
 def _excess(point: Point, limit: Limit) -> float:
     pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
     return sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
 
 
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
-    parts = [
-        *([f"at most {large_percent(limit.max_cost)} {cost_unit}"] if limit.max_cost is not None else []),
-        *([f"{risk_name} of at most {large_percent(limit.max_risk)}"] if limit.max_risk is not None else []),
-    ]
-    return " and ".join(parts)
+    cost = [] if limit.max_cost is None else [f"at most {large_percent(limit.max_cost)} {cost_unit}"]
+    risk = [] if limit.max_risk is None else [f"{risk_name} of at most {large_percent(limit.max_risk)}"]
+    return " and ".join(cost + risk)
 
 
 # --- The sentences ---------------------------------------------------------------------------------------------------
@@ -427,10 +398,10 @@ def _recommendation_says(
         nothing = large_percent(goal.cost_of_nothing or 0.0)
         facts = {"name": best.name, "cost": with_ends(best.cost), "nothing": nothing, "unit": goal.cost_unit}
         return words("useless", limit=request, help=goal.help(subject, points), **facts)
-    overloaded = point.figures.get(OVERLOADED, 0.0)
+    overloaded = point.figures.get(frontier.OVERLOADED, 0.0)
     more = words("overloaded", share=large_percent(overloaded)) if overloaded > 0 else ""
     more += words("waits", **point.figures) if "wait_seconds" in point.figures else ""
-    more += words("of a sample") if point.measured_on == SAMPLE else ""
+    more += words("of a sample") if point.measured_on == frontier.SAMPLE else ""
     facts = {"name": point.name, "guarantee": point.guarantee, "basis": point.basis, "unit": goal.cost_unit}
     facts |= {"cost": with_ends(point.cost), "risk_name": goal.risk_name, "risk": with_ends(point.risk)}
     if choice.meets_limit:
@@ -449,9 +420,10 @@ def _recommendation_says(
 
 def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
     """Say which points were measured on which data, and what choosing by them reveals."""
-    of_data = [point for point in points if point.measured_on != GENERATED]
+    of_data = [point for point in points if point.measured_on != frontier.GENERATED]
     generated, about = len(of_data) < len(points), subject.request.base.about
-    kinds = {kind: sum(point.measured_on == kind for point in points) for kind in (DATA, SAMPLE, GENERATED)}
+    on = Counter(point.measured_on for point in points)
+    kinds = {kind: on[kind] for kind in (frontier.DATA, frontier.SAMPLE, frontier.GENERATED)}
     parts = [words(f"on {kind}", num=num) for kind, num in kinds.items() if num]
     says = []
     if len(parts) > 1:
@@ -473,17 +445,17 @@ def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
     if useless := [point for point in points if point.useless]:
         says.append(words("no better", points=_points(useless, "is", "are")))
     if weak := [point for point in points if point.weak]:
-        says.append(words("weak", points=_points(weak, "is", "are"), share=large_percent(WEAK_RISK)))
+        says.append(words("weak", points=_points(weak, "is", "are"), share=large_percent(frontier.WEAK_RISK)))
     if repaired := [point for point in points if point.mended]:
         named = _points(repaired, "is not recommended and does", "are not recommended and do")
-        says.append(words("mended", points=named, share=large_percent(MAX_OVERLOADED)))
-    if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
+        says.append(words("mended", points=named, share=large_percent(frontier.MAX_OVERLOADED)))
+    if unproven := [point for point in points if point.figures.get(frontier.PROVEN, 1.0) < 1]:
         says.append(words("unproven", points=_points(unproven, "was", "were")))
     nums = sorted({point.draws for point in points})
     if nums[-1] == 1:
         return [*says, words("one draw")]
     draws = f"{nums[-1]} times" if nums[0] == nums[-1] else f"{nums[0]} to {nums[-1]} times"
-    return [*says, words("draws", draws=draws, confidence=large_percent(CONFIDENCE))]
+    return [*says, words("draws", draws=draws, confidence=large_percent(frontier.CONFIDENCE))]
 
 
 def _points(points: Sequence[Point], one: str, several: str) -> str:
@@ -493,11 +465,8 @@ def _points(points: Sequence[Point], one: str, several: str) -> str:
 def next_commands(
     base: BasePolicy, place: Path | None, *, data: str = "DATA", period: str | None = None
 ) -> tuple[str, ...]:
-    """Return the commands that publish under the recommended policy, with the ledger of the original policy.
-
-    The first is a dry run, which spends nothing.
-    """
-    policy = Path(POLICY_FILE) if place is None else place / POLICY_FILE
+    """Return the commands that publish under the recommended policy: a dry run, which spends nothing, comes first."""
+    policy = Path(frontier.POLICY_FILE) if place is None else place / frontier.POLICY_FILE
     if base.for_devices:
         command = ["dunnage", "device", "task", str(policy), "-o", "TASK.json"]
         if len(base.blank_kinds) > 1:  # advice filled in one of them

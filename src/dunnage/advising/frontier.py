@@ -29,12 +29,10 @@ TABLE_FILE = "frontier.csv"
 PAGE_FILE = "frontier.html"
 POLICY_FILE = "policy.toml"
 MAX_FRONTIER_BYTES = 1 << 26
-CONFIDENCE = 0.99
-"""Of one figure, so that most figures agree if several points are measured again."""
+CONFIDENCE = 0.99  # of one figure, so that most figures agree if several points are measured again
 DATA, GENERATED, SAMPLE = "data", "generated", "sample"
 """What a point is measured on. A sample has random rows: with all rows its classes would differ."""
-OVERLOADED = "overloaded before repair"
-"""The figure with the share of a plan's trucks that did not fit the truth."""
+OVERLOADED = "overloaded before repair"  # the figure with the share of a plan's trucks that did not fit the truth
 PROVEN = "optimum proven"
 """The figure with the share of draws in which the decision without privacy was proven to be the best."""
 SHARES = frozenset(
@@ -46,15 +44,12 @@ SHARES = frozenset(
 """Figures that are shares; errors relative to the truth ("error of ...") are shares too."""
 MAX_OVERLOADED = 0.1
 """A plan that overloads more of its trucks is not recommended: its owner must plan again, with the true weights."""
-WEAK_RISK = 0.9
-"""A point with a larger risk protects hardly anybody: only a limit on the risk can allow it."""
+WEAK_RISK = 0.9  # A point with a larger risk protects hardly anybody: only a limit on the risk can allow it
 VAGUE = 0.8
 """Width of an interval, in whole figures or in the figure itself, from which on it says nothing: 0 % to 100 %."""
-SAME = 1e-9
-"""Figures that differ by less are equal: 0.2 and 0.20000000000000004 are the same risk."""
+SAME = 1e-9  # figures that differ by less are equal: 0.2 and 0.20000000000000004 are the same risk
 _BASES = {"proved": 0, "claimed": 1}  # others promise nothing
-Table = Mapping[str, JsonValue]
-"""A table of a policy, or the options of a command: TOML values by name."""
+Table = Mapping[str, JsonValue]  # A table of a policy, or the options of a command: TOML values by name
 
 
 class Measure(Model):
@@ -257,7 +252,8 @@ class Frontier(Displayed, Tabular, Model):
         width = max((len(point.name) for point in best), default=0)
         lines = [f"Frontier of {self.dataset}: {self.cost_unit} against {self.risk_name}. Private."]
         for point in best:
-            mark = "*" if point.name == self.recommended else "!" if _is_doubtful(point) else " "
+            doubtful = any(getattr(point, flaw) for flaw in _FLAWS)
+            mark = "*" if point.name == self.recommended else "!" if doubtful else " "
             lines.append(
                 f"{mark} {point.name:<{width}}  {with_ends(point.cost)} {self.cost_unit}, {self.risk_name} "
                 f"{with_ends(point.risk)}; on {self.measured_on(point)}"
@@ -330,10 +326,6 @@ def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
         raise OutputError(f"{target} also contains {', '.join(others[:3])}. Nothing was changed. Choose another name.")
 
 
-def _is_doubtful(point: Point) -> bool:
-    return any(getattr(point, flaw) for flaw in _FLAWS)
-
-
 _FLAWS = {
     "weak": f"the attacker is right more than {percent(WEAK_RISK)} of the time (unless --max-risk allows it)",
     "vague": "nobody knows how often the attacker is right",
@@ -349,12 +341,10 @@ _COLUMNS = (
 
 
 def beats(other: Point, point: Point) -> bool:
-    """Whether a point has no more cost and no more risk than another, and less of one of the two.
-
-    The upper ends of its intervals are no higher either: it keeps to every limit that the other keeps to. Points that
-    were measured on different data cannot be compared. A plan that needs many repairs beats no plan that fits, a risk
-    that is hardly known none that is, and a claimed guarantee no proved one.
-    """
+    """Whether a point has no more cost and no more risk than another, and less of one of the two."""
+    # The upper ends of its intervals are no higher either: it keeps to every limit that the other keeps to. Points that
+    # were measured on different data cannot be compared. A plan that needs many repairs beats no plan that fits, a risk
+    # that is hardly known none that is, and a claimed guarantee no proved one.
     if other.measured_on != point.measured_on or _BASES.get(other.basis, 2) > _BASES.get(point.basis, 2):
         return False
     if (other.mended and not point.mended) or (other.vague and not point.vague):

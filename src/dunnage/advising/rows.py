@@ -15,6 +15,7 @@ completely. Record linkage is the chance to name the row of a released record if
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import shlex
@@ -29,13 +30,13 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from dunnage.advising.frontier import DATA, GENERATED, OVERLOADED, PROVEN, SAMPLE, Failure, Point, Table
-from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason, words
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, allowed, words
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.classes import ClassesTruth, ClassesView, record_linkage
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
 from dunnage.auditing.plans import TruePacking, group_codes, pack_truth
 from dunnage.auditing.rides import ClassDistortion
-from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
+from dunnage.errors import NoPlanError, ParameterError, Refusal
 from dunnage.exact import plain
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import MECHANISMS
@@ -68,20 +69,14 @@ SAMPLED_EPSILONS, QUICK_SAMPLED_EPSILONS, DELTA = (1, 2, 4), (2,), 1e-3
 DISTORTIONS, QUICK_DISTORTIONS = (0.05, 0.1, 0.2, 0.3), (0.1,)
 LAWS = ("laplace", "piecewise")
 NUM_RANGES = 4
-MAX_RECORDS = 1500
-"""Generated records of one draw by default: a draw takes some seconds, and a frontier has many draws."""
+MAX_RECORDS = 1500  # generated records of one draw by default: a draw takes some seconds, and a frontier has many draws
 MAX_ALONG_ONE, MAX_ALONG_SEVERAL = 200_000, 10_000
 """Records that a fast mechanism is measured on without a plan: with one quasi-identifier, and with several."""
-MAX_SIMPLE = 100_000
-"""Packages with classes that can be packed by their upper bounds or means in some seconds."""
-MAX_WITH_SEVERAL = 1000
-"""Generated packages of one draw with several quantities."""
-MAX_ALL = 10_000
-"""Records that are measured as a whole under k-anonymity, where a draw takes long: more are a sample."""
-MAX_IN_A_TRUCK = 12
-"""Packages in a truck up to which sealed and certified plans with several quantities are tried."""
-MAX_ATTRIBUTES = 4
-"""A partition by more attributes than this takes too long to measure repeatedly."""
+MAX_SIMPLE = 100_000  # packages with classes that can be packed by their upper bounds or means in some seconds
+MAX_WITH_SEVERAL = 1000  # generated packages of one draw with several quantities
+MAX_ALL = 10_000  # records that are measured as a whole under k-anonymity, where a draw takes long: more are a sample
+MAX_IN_A_TRUCK = 12  # packages in a truck up to which sealed and certified plans with several quantities are tried
+MAX_ATTRIBUTES = 4  # A partition by more attributes than this takes too long to measure repeatedly
 MIN_SEALED, MANY_PACKAGES = 5, 1000
 """With smaller classes a good sealed plan takes long: for many packages, or in a quick run, none is tried."""
 SEALED_SECONDS = 12.0
@@ -98,8 +93,6 @@ _SEARCHED = "max_distortion"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowSubject(Subject):
-    """An owner's rows, read under the policy that needs a mechanism."""
-
     data: Dataset = field(repr=False)
     policy: Policy  # the policy of the rows
     rooms: Mapping[str, float] = field(default_factory=dict)  # capacity of a truck by quantity; empty without trucks
@@ -157,7 +150,6 @@ class RowSubject(Subject):
         return like(policy, size, noise=noise, data=self.data, largest=self.rooms)
 
     def rows_compared(self, noise: Noise) -> Dataset:
-        """Return the rows to compare with, of the kind that most candidates are measured on."""
         if self.request.on != GENERATED:
             return self.some_rows(self.policy, noise, self.max_compared)
         size = self.request.size or min(self.num_measured, self.max_records)
@@ -169,10 +161,8 @@ class RowSubject(Subject):
         columns = {}
         for item in self.data.schema:
             if item.role is not Role.DROP:
-                try:
+                with contextlib.suppress(KeyError):  # identifiers of merged rows are kept only with their parts
                     columns[item.name] = self.data.column(item.name)
-                except KeyError:  # identifiers of merged rows are kept only with their parts
-                    continue
         return Dataset(
             table=pa.table(columns).take(pa.array(records)),
             policy=policy,
@@ -254,24 +244,17 @@ def in_words(guarantee: Guarantee) -> str:
 
 
 def _checked(subject: RowSubject, candidates: Iterable[Candidate]) -> Candidates:
-    """Return the candidates that the policy allows, with their promises, and why it refuses others, once each."""
-    fitting: list[Candidate] = []
-    failed: dict[tuple[str, str], Failure] = {}
-    for candidate in candidates:
-        try:
-            promise = promise_of(candidate.under(subject.policy))
-        except PolicyError as error:
-            why = reason(error)
-            failed.setdefault((candidate.mechanism, why), Failure(name=candidate.mechanism, why=why))
-            continue
+    def promised(candidate: Candidate) -> Candidate:
+        promise = promise_of(candidate.under(subject.policy))
         candidate = replace(candidate, guarantee=in_words(promise.guarantee), basis=str(promise.basis))
         on, by_k = subject.request.on, isinstance(promise.guarantee, KAnonymity)
         if on == "auto":
             on = DATA if by_k else GENERATED
         on = GENERATED if on == GENERATED else subject.kind_of_rows(candidate)
         whole = by_k and on == DATA and len(subject.data) <= subject.max_of(candidate)
-        fitting.append(replace(candidate, on=on, exact=whole))
-    return fitting, list(failed.values())
+        return replace(candidate, on=on, exact=whole)
+
+    return allowed(candidates, promised, by_mechanism=True)
 
 
 def _ks(subject: RowSubject) -> list[int]:
@@ -319,21 +302,15 @@ def open_table(request: AdviceRequest) -> RowSubject:
 
 
 def table_candidates(subject: RowSubject) -> Candidates:
-    return _checked(subject, _table_candidates(subject))
-
-
-def _table_candidates(subject: RowSubject) -> Iterator[Candidate]:
     quick, ks = subject.request.quick, _ks(subject)
-    for k in ks:
-        yield Candidate.of(UtilityClusters, f"k={k}", {"k": k})
+    candidates = [Candidate.of(UtilityClusters, f"k={k}", {"k": k}) for k in ks]
     for limit in QUICK_DISTORTIONS if quick else DISTORTIONS:
-        yield Candidate.of(UtilityClusters, f"distortion={limit:g}", {_SEARCHED: limit})
+        candidates.append(Candidate.of(UtilityClusters, f"distortion={limit:g}", {_SEARCHED: limit}))
     few = len(subject.policy.schema.quasi_identifiers) <= MAX_ATTRIBUTES
     for kind in (FullDomain, Partition) if few else (FullDomain,):
-        for k in ks:
-            yield Candidate.of(kind, f"k={k}", {"k": k})
-    for epsilon in QUICK_SAMPLED_EPSILONS if quick else SAMPLED_EPSILONS:
-        yield _sampled_lattice(epsilon)
+        candidates += [Candidate.of(kind, f"k={k}", {"k": k}) for k in ks]
+    epsilons = QUICK_SAMPLED_EPSILONS if quick else SAMPLED_EPSILONS
+    return _checked(subject, [*candidates, *map(_sampled_lattice, epsilons)])
 
 
 def measure_table(subject: RowSubject, candidate: Candidate) -> Draw:
@@ -343,17 +320,16 @@ def measure_table(subject: RowSubject, candidate: Candidate) -> Draw:
     release, key = release_in_memory(data, noise)
     if not len(release):
         raise NoPlanError("nothing was released, so everything is lost.")
-    sight = ClassesView.of(release)
-    names = list(sight.names)
-    inside = ClassDistortion.of(sight).by_generalisation(dict.fromkeys(names, 1 / len(names)))
-    lost = 1 - len(release) / len(data)
-    case = ClassesTruth.of(sight, data, key)
-    linkage = record_linkage(case.view, case.known).probability[case.released]
+    view = ClassesView.of(release)
+    inside = ClassDistortion.of(view).by_generalisation(dict.fromkeys(view.names, 1 / len(view.names)))
+    case, lost = ClassesTruth.of(view, data, key), 1 - len(release) / len(data)
+    linkage = record_linkage(view, case.known).probability[case.released]
+    step = 0.0 if candidate.exact else 1 / len(data)
     return Draw(
         cost=inside + (1 - inside) * lost,
         risk=float(linkage.mean()),
-        cost_step=0.0 if candidate.exact else 1 / len(data),
-        risk_step=0.0 if candidate.exact else 1 / len(data),
+        cost_step=step,
+        risk_step=step,
         min_cost=0.0,
         num_records=len(data),
         figures={
@@ -361,13 +337,12 @@ def measure_table(subject: RowSubject, candidate: Candidate) -> Draw:
             "not released": lost,
             "distortion by generalisation": inside,
             "worst record linkage": float(linkage.max()),
-            "classes": float(len(sight.sizes)),
+            "classes": float(len(view.sizes)),
         },
     )
 
 
 def table_reference(subject: RowSubject) -> Reference:
-    """Compute the risk in the true table, and by guessing."""
     data, schema = subject.rows_compared(Noise()), subject.policy.schema
     shown = [item.name for item in (*schema.public, *schema.quasi_identifiers)]
     return Reference(
@@ -408,14 +383,12 @@ def number_candidates(subject: RowSubject) -> Candidates:
 
 
 def measure_numbers(subject: RowSubject, candidate: Candidate) -> Draw:
-    noise = Noise()
-    data = subject.rows(candidate, noise)
+    data = subject.rows(candidate, noise := Noise())
     draw = row_errors(release_in_memory(data, noise), data)
     return replace(draw, cost_step=0.0, risk_step=0.0) if candidate.exact else draw
 
 
 def row_errors(publication: Publication, data: Dataset) -> Draw:
-    """Compare the numbers of a release with the true ones, and link its rows to records."""
     errors: dict[str, float] = {}
     if publication.release.noisy:
         noisy = NoisyTruth.of(NoisyView.of(publication.release), data, publication.key)
@@ -505,20 +478,6 @@ def open_trucks(request: AdviceRequest) -> RowSubject:
 
 
 def truck_candidates(subject: RowSubject) -> Candidates:
-    candidates, failed = _checked(subject, _truck_candidates(subject))
-    # With several quantities and many packages in a truck, it takes minutes to compute how likely it fits.
-    full = (_amounts(subject, subject.data).mean(axis=0) / list(subject.rooms.values())).max()
-    if not subject.several or full * MAX_IN_A_TRUCK >= 1:
-        return candidates, failed
-    slow = [CERTIFIED, SEALED]
-    why = (
-        "with several quantities and many packages in a truck, they take minutes to measure. Try one with dunnage pack."
-    )
-    left_out = [Failure(name=f"{kind} plans", why=why) for kind in slow[subject.request.quick :]]
-    return [one for one in candidates if one.plan["name"] not in slow], [*failed, *left_out]
-
-
-def _truck_candidates(subject: RowSubject) -> Iterator[Candidate]:
     quick, several, ks = subject.request.quick, subject.several, _ks(subject)
     if several:  # they take longer to pack
         ks = ks[1:] if quick else ks[::2]
@@ -531,22 +490,36 @@ def _truck_candidates(subject: RowSubject) -> Iterator[Candidate]:
     ]
     coarse = ks if several and not quick else ks[::2]
     classes += [(FullDomain, k, plan) for k in coarse for plan in (UPPER, SEALED)]
-    for kind, k, plan in classes:
-        yield Candidate.of(kind, f"k={k}{_ending(plan)}", {"k": k, "statistic": _STATISTICS[plan]}, _plan(plan))
+    made = [
+        Candidate.of(kind, f"k={k}{_ending(plan)}", {"k": k, "statistic": _STATISTICS[plan]}, _plan(plan))
+        for kind, k, plan in classes
+    ]
     epsilons: Sequence[float] = QUICK_EPSILONS if quick else EPSILONS[::2] if several else EPSILONS
     plans = (MEAN,) if quick else (UPPER, MEAN)
+    noisy: list[tuple[type[Mechanism], float, str, Table]] = [
+        (NoisyValues, epsilon, law, {"law": law})
+        for epsilon in epsilons
+        for law in (LAWS if not quick and epsilon in QUICK_EPSILONS else LAWS[:1])
+    ]
     for epsilon in epsilons:
-        for law in LAWS if not quick and epsilon in QUICK_EPSILONS else LAWS[:1]:
-            for plan in plans:
-                label = f"epsilon={epsilon:g}, {law}{_ending(plan)}"
-                yield Candidate.of(NoisyValues, label, {"epsilon": epsilon, "law": law}, _plan(plan))
-    for epsilon in epsilons:
-        for ranges, table in _ranges(subject, private=not quick and epsilon in QUICK_EPSILONS):
-            for plan in plans:
-                label = f"epsilon={epsilon:g}, {ranges}{_ending(plan)}"
-                yield Candidate.of(NoisyClusters, label, {"epsilon": epsilon, **table}, _plan(plan))
-    for epsilon in [epsilon for epsilon in epsilons if epsilon >= 1]:
-        yield _sampled_lattice(epsilon, _plan(UPPER), _ending(UPPER))
+        ranges = _ranges(subject, private=not quick and epsilon in QUICK_EPSILONS)
+        noisy += [(NoisyClusters, epsilon, label, table) for label, table in ranges]
+    for kind, epsilon, label, table in noisy:
+        for plan in plans:
+            name = f"epsilon={epsilon:g}, {label}{_ending(plan)}"
+            made.append(Candidate.of(kind, name, {"epsilon": epsilon, **table}, _plan(plan)))
+    made += [_sampled_lattice(epsilon, _plan(UPPER), _ending(UPPER)) for epsilon in epsilons if epsilon >= 1]
+    candidates, failed = _checked(subject, made)
+    # With several quantities and many packages in a truck, it takes minutes to compute how likely it fits.
+    full = (_amounts(subject, subject.data).mean(axis=0) / list(subject.rooms.values())).max()
+    if not several or full * MAX_IN_A_TRUCK >= 1:
+        return candidates, failed
+    slow = [CERTIFIED, SEALED]
+    why = (
+        "with several quantities and many packages in a truck, they take minutes to measure. Try one with dunnage pack."
+    )
+    left_out = [Failure(name=f"{kind} plans", why=why) for kind in slow[quick:]]
+    return [one for one in candidates if one.plan["name"] not in slow], [*failed, *left_out]
 
 
 def _plan(name: str) -> Table:
@@ -641,7 +614,6 @@ def measure_trucks(subject: RowSubject, candidate: Candidate) -> Draw:
 
 
 def truck_reference(subject: RowSubject) -> Reference:
-    """Pack the true weights, and compute the risk with all of them, and with the plan alone."""
     data, schema = subject.rows_compared(Noise()), subject.policy.schema
     best = _packed(subject, data)
     public = [item.name for item in schema.public]

@@ -18,7 +18,7 @@ import re
 import shutil
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.resources import files
@@ -29,7 +29,7 @@ from typing import Any, Generic, TypeVar
 from dunnage._version import __version__
 from dunnage.advising.frontier import DATA, SAME, Failure, Measure, Point, Table
 from dunnage.auditing.findings import filled
-from dunnage.errors import DunnageError, OutputError, PolicyError
+from dunnage.errors import DunnageError, OutputError, PolicyError, TaskError
 from dunnage.exact import exact
 from dunnage.mechanisms.base import Mechanism
 from dunnage.model.policy import Policy, Written, is_for_devices
@@ -48,7 +48,6 @@ def _sentences() -> dict[str, str]:
 
 
 def words(key: str, **facts: object) -> str:
-    """Write a sentence of a frontier, or a part of one, from the table."""
     return filled(_sentences()[key], facts)
 
 
@@ -62,7 +61,6 @@ class BasePolicy(Written):
 
     @property
     def for_devices(self) -> bool:
-        """Whether it is for devices, with a mechanism for each purpose."""
         return is_for_devices(self.document)
 
     @property
@@ -75,7 +73,6 @@ class BasePolicy(Written):
 
     @property
     def about(self) -> str:
-        """What it is about: ``rows``, ``trips`` or ``devices``."""
         if self.for_devices:
             return "devices"
         return "trips" if "trip" in self.document else "rows"
@@ -88,17 +85,13 @@ class BasePolicy(Written):
         return Policy.from_dict({**self.document, "mechanism": dict(mechanism)}, path=self.path)
 
     def text_with(self, tables: Mapping[str, Table], *, place: Path | None = None, notes: Sequence[str] = ()) -> str:
-        """Write the policy with some of its top tables replaced, for another folder.
-
-        Comments outside those tables stay. Paths of files that the policy names are relative to the new place.
-        """
+        """Write the policy for another folder, with some top tables replaced; comments outside those tables stay."""
         import tomli_w
 
         base = Path(os.path.abspath(self.path.parent if self.path else Path()))
         moved: dict[str, str] = {}
 
-        def renamed(table: Any) -> Any:
-            """Return a table with paths relative to the new place."""
+        def renamed(table: Any) -> Any:  # with paths of files relative to the new place
             if not isinstance(table, Mapping):
                 return table
             for key in _FILE_KEYS:
@@ -181,7 +174,6 @@ class Subject:
 
     @property
     def unit(self) -> str:
-        """What the data count."""
         return "record"
 
 
@@ -215,8 +207,6 @@ Candidates = tuple[Sequence[Candidate], Sequence[Failure]]
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """The result of one independent measurement of a candidate."""
-
     cost: float  # in the goal's unit, above the decision without privacy
     risk: float  # the attacker's probability
     # The smallest difference between two draws that differ: one truck of the optimum. 0 if all must be the same.
@@ -235,6 +225,21 @@ class Reference:
     risk_of_chance: float  # risk without any release
     cost_baseline: str  # the decision without privacy, in words
     says: tuple[str, ...] = ()  # sentences of the goal: what was left out, measured on a sample, and so on
+
+
+def allowed(
+    candidates: Iterable[Candidate], promised: Callable[[Candidate], Candidate], *, by_mechanism: bool = False
+) -> Candidates:
+    """Return the candidates that the policy allows, with their promises, and why it refuses others, once each."""
+    fitting: list[Candidate] = []
+    failed: dict[tuple[str, str], Failure] = {}
+    for candidate in candidates:
+        try:
+            fitting.append(promised(candidate))
+        except (PolicyError, TaskError) as error:
+            name, why = candidate.mechanism if by_mechanism else candidate.name, reason(error)
+            failed.setdefault((name, why), Failure(name=name, why=why))
+    return fitting, list(failed.values())
 
 
 S = TypeVar("S", bound=Subject)
@@ -267,11 +272,6 @@ class Goal(Generic[S]):
     point_seconds: float = math.inf  # CPU time after which a point is not measured once more
 
 
-def _agree(one: Draw, other: Draw) -> bool:
-    reach = max(one.risk_reach, other.risk_reach, SAME)
-    return abs(one.cost - other.cost) <= SAME and abs(one.risk - other.risk) <= reach
-
-
 def measure_point(goal: Goal[S], subject: S, candidate: Candidate) -> Point:
     start, used = time.monotonic(), time.process_time()
     draws: list[Draw] = []
@@ -279,9 +279,9 @@ def measure_point(goal: Goal[S], subject: S, candidate: Candidate) -> Point:
     while len(draws) < wanted or (candidate.exact and cheap and len(draws) < MORE_DRAWS * wanted):
         draws.append(goal.measure(subject, candidate))
         cheap = time.process_time() - used < MORE_SECONDS
-        if candidate.exact and len(draws) == 2 and _agree(*draws):
-            break
-        if time.process_time() - used > goal.point_seconds:
+        reach = max(SAME, *(draw.risk_reach for draw in draws))
+        agree = abs(draws[0].cost - draws[-1].cost) <= SAME and abs(draws[0].risk - draws[-1].risk) <= reach
+        if (candidate.exact and len(draws) == 2 and agree) or time.process_time() - used > goal.point_seconds:
             break
     names = dict.fromkeys(name for draw in draws for name in draw.figures)
     cost_step, risk_step = max(draw.cost_step for draw in draws), max(draw.risk_step for draw in draws)

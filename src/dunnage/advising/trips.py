@@ -17,14 +17,14 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
+from dunnage.advising.frontier import DATA, GENERATED, Point, Table
 from dunnage.advising.rows import check_digest, in_words, release_in_memory, round_to_one_digit
-from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, reason, words
-from dunnage.errors import NoPlanError, ParameterError, PolicyError, Refusal
+from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, allowed, words
+from dunnage.errors import NoPlanError, ParameterError, Refusal
 from dunnage.exact import exact
 from dunnage.kernels.counts.laplace import RoundedLaplace, surplus
 from dunnage.mechanisms.counts import (
@@ -54,14 +54,11 @@ from dunnage.text import large_percent
 
 MAX_TRIPS, MAX_COUNTED = 2_500, 200_000
 """Trips of one date that are generated, and that are counted, unless a single hour has more."""
-MAX_SIZED, QUICK_SIZED = 2_000, 800
-"""Trips of a date that fleets are sized for, unless one hour has more."""
-MIN_MINUTES = 60
-"""Length of the shortest slice."""
+MAX_SIZED, QUICK_SIZED = 2_000, 800  # trips of a date that fleets are sized for, unless one hour has more
+MIN_MINUTES = 60  # length of the shortest slice
 EPSILONS, QUICK_EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0), (0.3, 1.0, 3.0)
 _SHARES, _QUICK_SHARES = ("uniform", "cells", "margins"), ("uniform", "margins")
-_CREATED = 0.05
-"""Share of trips that noise may create on average, where a threshold is set."""
+_CREATED = 0.05  # share of trips that noise may create on average, where a threshold is set
 _SUMS: Mapping[str, tuple[str, ...]] = {
     "windows": ("window",),
     "pairs of stops": ("origin", "destination"),
@@ -147,13 +144,11 @@ class TripSubject(Subject):
         return like(policy, self.part.size, period=self.request.period, city=self.place)
 
     def trips(self, candidate: Candidate) -> Dataset:
-        """Return the owner's or generated trips to release under a candidate."""
         policy = candidate.under(self.part.policy)
         return narrow_trips(self.data, policy) if candidate.on == DATA else self.generated(policy)
 
 
 def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int = MAX_COUNTED) -> TripSubject:
-    """Read trips under a policy; its mechanism does not matter yet."""
     policy = request.base.policy(_PLACEHOLDER)
     if policy.schema.trip is None:
         raise ParameterError(
@@ -183,17 +178,13 @@ def count_candidates(subject: TripSubject) -> Candidates:
     """List mechanisms of counts and their parameters, as far as public facts allow them."""
     request = subject.request
     policy, on = request.base.policy(_PLACEHOLDER), DATA if request.on == DATA else GENERATED
-    fitting: list[Candidate] = []
-    failed: list[Failure] = []
-    for candidate in _candidates(subject, policy):
-        try:
-            promise = promise_of(candidate.under(policy))
-        except PolicyError as error:
-            failed.append(Failure(name=candidate.name, why=reason(error)))
-            continue
+
+    def promised(candidate: Candidate) -> Candidate:
+        promise = promise_of(candidate.under(policy))
         guarantee = f"{in_words(promise.guarantee)}, one {policy.schema.protects}"
-        fitting.append(replace(candidate, guarantee=guarantee, basis=str(promise.basis), on=on))
-    return fitting, failed
+        return replace(candidate, guarantee=guarantee, basis=str(promise.basis), on=on)
+
+    return allowed(_candidates(subject, policy), promised)
 
 
 def _candidates(subject: TripSubject, policy: Policy) -> Iterator[Candidate]:
@@ -228,25 +219,15 @@ def membership_guess(epsilon: float) -> float:
 
 
 def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
-    return Reference(
-        risk_without_privacy=1.0,
-        risk_of_chance=0.5,
-        cost_baseline=baseline,
-        says=(
-            *subject.says,
-            *says,
-            words("membership", record=subject.part.policy.schema.protects),
-        ),
-    )
+    sentences = *subject.says, *says, words("membership", record=subject.part.policy.schema.protects)
+    return Reference(risk_without_privacy=1.0, risk_of_chance=0.5, cost_baseline=baseline, says=sentences)
 
 
 def trips_help(subject: TripSubject, points: Sequence[Point]) -> str:
     """Say what makes counts better, and which sums are good already."""
     universe = subject.request.base.policy(_PLACEHOLDER).schema.universe(subject.request.period)
-    text, levels = (
-        words("help trips", size=subject.size, cells=universe.num_cells),
-        [f"error of {name}" for name in _LEVELS],
-    )
+    text = words("help trips", size=subject.size, cells=universe.num_cells)
+    levels = [f"error of {name}" for name in _LEVELS]
     safe = [point for point in points if not point.weak and any(level in point.figures for level in levels)]
     for level in levels:  # the finest sums that are good under some policy
         best = min(safe, key=lambda point: point.figures.get(level, math.inf), default=None)
@@ -299,10 +280,8 @@ def counts_reference(subject: TripSubject) -> Reference:
 # The goal shuttles
 
 EXPANSIONS = 2
-REPEATS = 3
-"""Fleets that are sized and averaged in one draw, each for its own trips: single fleets differ much."""
-MAX_TIMES = 6
-"""Multiple of the true trips that a release may have: a fleet for more is useless, and takes long to size."""
+REPEATS = 3  # fleets that are sized and averaged in one draw, each for its own trips: single fleets differ much
+MAX_TIMES = 6  # multiple of the true trips that a release may have: a fleet for more is useless, and takes long to size
 WAITS = tuple(times * MAX_WAIT_SECONDS for times in (1, 2, 5, 10, 20))
 """Mean waits that fleets are sized for: the first one that is possible in the city, with the trips of a draw."""
 _TRIED = 3
@@ -325,8 +304,6 @@ class ShuttleSubject(TripSubject):
 
 
 class FleetDraw(NamedTuple):
-    """Two fleets for the same trips."""
-
     planned: tuple[int, ...]  # planned, needed: shuttles by zone, sized on the release and on the true trips
     needed: tuple[int, ...]
     wait_seconds: float  # mean wait of the served true riders with the planned fleet
@@ -371,19 +348,10 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
     day = None
     if len(universe.days) > _MAX_LABELS:  # the label with most dates stands for all
         day = universe.days[int(np.argmax(universe.num_dates or (1,) * len(universe.days)))]
-    subject = ShuttleSubject(
-        request=request,
-        data=trips.data,
-        digest=hashlib.sha256(f"{trips.digest} {ground.digest()}".encode()).hexdigest(),
-        public_size=trips.public_size,
-        part=trips.part,
-        place=trips.place,
-        size=trips.size,
-        says=(*trips.says, *([words("one day", day=day)] if day else [])),
-        ground=ground,
-        service=service,
-        day=day,
-    )
+    says = (*trips.says, *([words("one day", day=day)] if day else []))
+    digest = hashlib.sha256(f"{trips.digest} {ground.digest()}".encode()).hexdigest()
+    own: dict[str, Any] = {**vars(trips), "digest": digest, "says": says}
+    subject = ShuttleSubject(**own, ground=ground, service=service, day=day)
     # The first wait that fleets can meet for generated trips: whether they can is a public fact.
     samples = [true_counts(subject.generated(subject.part.policy)) for _ in range(_TRIED)]
     for wait in WAITS:

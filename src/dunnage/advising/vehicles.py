@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.advising.frontier import DATA, GENERATED, Failure, Point, Table
+from dunnage.advising.frontier import DATA, GENERATED, Point, Table
 from dunnage.advising.sweep import (
     AdviceRequest,
     BasePolicy,
@@ -28,7 +28,7 @@ from dunnage.advising.sweep import (
     Draw,
     Reference,
     Subject,
-    reason,
+    allowed,
     words,
 )
 from dunnage.arrays import FloatArray
@@ -40,9 +40,8 @@ from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation
-from dunnage.devices.subjects import Grid
 from dunnage.devices.task import Purpose, Task
-from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
+from dunnage.errors import ParameterError, Refusal
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.samples.shape import like_reports
@@ -82,7 +81,6 @@ class FleetSubject(Subject):
 
     @property
     def purpose(self) -> Purpose:
-        """What is reported under the policy as it is."""
         return next(item for item in task_of(self.rules).purposes if item.name == self.duty)
 
 
@@ -132,11 +130,8 @@ def advised_kind(base: BasePolicy) -> str:
 
 def _changed(request: AdviceRequest, chosen: Table) -> dict[str, Table]:
     """Return the tables of the policy with one kind of report changed: its epsilon, method, and levels of its grid."""
-    tables, attributes, name = (
-        request.base.document["mechanisms"],
-        request.base.document["attributes"],
-        advised_kind(request.base),
-    )
+    tables, attributes = (request.base.document[name] for name in ("mechanisms", "attributes"))
+    name = advised_kind(request.base)
     duty = {key: value for key, value in tables[name].items() if key not in _CHOSEN_AGAIN}
     duty.update({key: value for key, value in chosen.items() if key != "levels"})
     changed: dict[str, Table] = {"mechanisms": {**tables, name: duty}}
@@ -188,33 +183,32 @@ def fleet_candidates(subject: FleetSubject) -> Candidates:
 
 
 def payable_candidates(subject: FleetSubject) -> Candidates:
-    """List methods, epsilons and grids; those that the allowance of a vehicle does not pay for are listed as failed.
-
-    If no other kind of report uses the grid of a map, coarser grids are tried too.
-    """
+    """List methods, epsilons and grids; those that the allowance of a vehicle does not pay for are listed as failed."""
     purpose, quick = subject.purpose, subject.request.quick
     methods, grid = METHODS[purpose.mechanism], purpose.grid
     levels: Sequence[int] = ()
     if purpose.mechanism == LocalLocation.name and grid is not None:
+        # If no other kind of report uses the grid of a map, coarser grids are tried too.
         alone = sum(item.grid == grid for item in task_of(subject.rules).purposes) == 1
         levels = range(grid.levels - 1, max(1, grid.levels - 1 - MAX_LEVELS_FEWER), -1) if alone else ()
     on = GENERATED if subject.columns is None else DATA
     variants: list[tuple[str, str, Table]] = [(method, "", {}) for method in (methods[:1] if quick else methods)]
     variants += [(methods[0], f", {level} levels", {"levels": level}) for level in levels]
-    fitting: list[Candidate] = []
-    failed: list[Failure] = []
-    for (method, ending, more), epsilon in itertools.product(variants, QUICK_EPSILONS if quick else EPSILONS):
-        name = f"{subject.duty}: {method} epsilon={epsilon:g}{ending}"
-        parameters: Table = {"epsilon": epsilon, "method": method, **more}
-        candidate = Candidate(name=name, mechanism=purpose.mechanism, parameters=parameters, on=on)
-        try:
-            mechanism = _device_task(subject, candidate)[1]
-        except (PolicyError, TaskError) as error:
-            failed.append(Failure(name=name, why=reason(error)))
-            continue
-        guarantee = f"local dp, epsilon {epsilon:g}, one report"
-        fitting.append(replace(candidate, guarantee=guarantee, basis=str(mechanism.promise().basis)))
-    return fitting, failed
+    candidates = [
+        Candidate(
+            name=f"{subject.duty}: {method} epsilon={epsilon:g}{ending}",
+            mechanism=purpose.mechanism,
+            parameters={"epsilon": epsilon, "method": method, **more},
+            guarantee=f"local dp, epsilon {epsilon:g}, one report",
+            on=on,
+        )
+        for (method, ending, more), epsilon in itertools.product(variants, QUICK_EPSILONS if quick else EPSILONS)
+    ]
+
+    def promised(candidate: Candidate) -> Candidate:
+        return replace(candidate, basis=str(_device_task(subject, candidate)[1].promise().basis))
+
+    return allowed(candidates, promised)
 
 
 def _device_task(subject: FleetSubject, candidate: Candidate) -> tuple[Task, Any]:
@@ -289,24 +283,17 @@ def _mean_squares(
 def _share_squares(
     subject: FleetSubject, mechanism: LocalLocation | LocalTrajectory, tally: Any, columns: Sequence[FloatArray]
 ) -> tuple[float, float]:
-    """Compare shares with the true ones on the policy's grid, in mean shares; also return the misplaced share.
-
-    Coarser maps are spread evenly.
-    """
+    """Compare shares with the true ones on the policy's grid, in mean shares; also return the misplaced share."""
     shares = estimate_shares(mechanism, [tally], confidence=_CONFIDENCE, rule="stratify").value
     wanted: Any = mechanism
     if isinstance(mechanism, LocalLocation) and subject.purpose.grid is not None:
-        shares = _spread(shares, mechanism.grid, subject.purpose.grid)
+        # The share of each cell is spread evenly over the cells inside it; the last stands for outside.
+        each = subject.purpose.grid.num_cells // mechanism.grid.num_cells
+        shares = np.append(np.repeat(shares[:-1] / each, each), shares[-1])
         wanted = LocalLocation(grid=subject.purpose.grid, epsilon=mechanism.levels[0].epsilon, method="hadamard")
     law = wanted.channel(wanted.levels[0])
     errors = shares - np.bincount(inputs_of(wanted, law, columns), minlength=law.num_inputs) / len(columns[0])
     return float(np.mean(np.square(errors))) * law.num_inputs**2, float(np.abs(errors).sum()) / 2
-
-
-def _spread(shares: FloatArray, coarse: Grid, fine: Grid) -> FloatArray:
-    """Spread the share of each cell evenly over the cells inside it; the last stands for outside."""
-    each = fine.num_cells // coarse.num_cells
-    return np.append(np.repeat(shares[:-1] / each, each), shares[-1])
 
 
 def fleet_reference(subject: FleetSubject) -> Reference:

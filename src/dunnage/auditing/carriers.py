@@ -29,17 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.auditing.findings import (
-    MAX_AT_RISK,
-    Details,
-    Interval,
-    KeyFigure,
-    Progress,
-    VehicleAtRisk,
-    figure,
-    wilson,
-    words,
-)
+from dunnage.auditing import findings
+from dunnage.auditing.findings import Details, Interval, KeyFigure, Progress, VehicleAtRisk, figure, wilson, words
 from dunnage.collecting import batch
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.estimate import MAX_SHARES, planar_matrix, walsh_hadamard
@@ -169,7 +160,6 @@ class Fleet:
 
     @property
     def num_slots(self) -> int:
-        """Slots of all vehicles that may be chosen on all days, sampled or not."""
         return self.num_vehicles * len(self.days) * len(self.task.schedule.moments) if self.micros is not None else 0
 
     @cached_property
@@ -241,6 +231,16 @@ class NumberTruth:
     num: int = 0  # num, num_missing: how many are present, and how many are missing
     num_missing: int = 0
 
+    def add(self, quantity: Quantity, column: FloatArray) -> None:
+        low, high = float(quantity.low), float(quantity.high)
+        normalised = (2 * np.clip(column, low, high) - low - high) / (high - low)  # to [-1, 1]
+        kept = normalised[~np.isnan(normalised)]
+        self.num_missing += len(normalised) - len(kept)
+        if len(kept):
+            self.total += float(kept.sum())
+            self.num += len(kept)
+            self.weights += len(kept) * bucket_weights(kept, NUM_BUCKETS, quantity.steps)
+
 
 @dataclass(eq=False)
 class FleetTruth:
@@ -255,43 +255,27 @@ class FleetTruth:
         truth = cls(by_row)
         for readings in fleet.by_row() if by_row else fleet.by_slot():
             for purpose in fleet.task.purposes:
-                columns = readings.columns(purpose, fleet.columns.places)
+                columns, mechanism = readings.columns(purpose, fleet.columns.places), mechanism_of(fleet.task, purpose)
                 if purpose.grid is None:
                     for quantity, column in zip(purpose.quantities, columns, strict=True):
-                        truth._add_numbers(purpose.name, quantity, column)
-                else:
-                    truth._add_places(purpose.name, mechanism_of(fleet.task, purpose), columns)
+                        empty = NumberTruth(np.zeros((NUM_BUCKETS, 2 * quantity.steps + 1)))
+                        truth.numbers.setdefault((purpose.name, quantity.name), empty).add(quantity, column)
+                    continue
+                law = mechanism.channel(mechanism.levels[0])
+                if law.num_inputs > MAX_SHARES:  # too many to estimate, either
+                    continue
+                counts = np.bincount(inputs_of(mechanism, law, columns), minlength=law.num_inputs)
+                if isinstance(law, Planar):  # a missing place counts as the middle
+                    counts[law.centre] += counts[-1]
+                    counts[-1] = 0
+                truth.maps[purpose.name] = truth.maps.get(purpose.name, np.zeros_like(counts)) + counts
         return truth
-
-    def _add_numbers(self, purpose: str, quantity: Quantity, column: FloatArray) -> None:
-        low, high = float(quantity.low), float(quantity.high)
-        normalised = (2 * np.clip(column, low, high) - low - high) / (high - low)  # to [-1, 1]
-        kept = normalised[~np.isnan(normalised)]
-        empty = NumberTruth(np.zeros((NUM_BUCKETS, 2 * quantity.steps + 1)))
-        number = self.numbers.setdefault((purpose, quantity.name), empty)
-        number.num_missing += len(normalised) - len(kept)
-        if len(kept):
-            number.total += float(kept.sum())
-            number.num += len(kept)
-            number.weights += len(kept) * bucket_weights(kept, NUM_BUCKETS, quantity.steps)
-
-    def _add_places(self, purpose: str, mechanism: Any, columns: Sequence[FloatArray]) -> None:
-        law = mechanism.channel(mechanism.levels[0])
-        if law.num_inputs > MAX_SHARES:  # too many to estimate, either
-            return
-        counts = np.bincount(inputs_of(mechanism, law, columns), minlength=law.num_inputs)
-        if isinstance(law, Planar):  # a missing place counts as the middle
-            counts[law.centre] += counts[-1]
-            counts[-1] = 0
-        self.maps[purpose] = self.maps.get(purpose, np.zeros_like(counts)) + counts
 
 
 # What the release tells, and what is true
 
 
 class MeanEstimate(NamedTuple):
-    """A released mean, or share of values that are present."""
-
     purpose: str  # purpose, quantity: what was reported
     quantity: Quantity
     of_presence: bool  # Whether it is the share of values that are present
@@ -301,8 +285,6 @@ class MeanEstimate(NamedTuple):
 
 
 class MapEstimate(NamedTuple):
-    """Released shares of places or paths."""
-
     what: str  # `place` or `path`
     grid: Grid | None  # The grid of a map; None for paths
     num_inputs: int  # Number of shares, listed or not
@@ -334,8 +316,6 @@ class MapEstimate(NamedTuple):
 
 
 class EstimatesView(NamedTuple):
-    """A release of estimates as anyone reads it."""
-
     task: Task  # What devices reported
     num_reports: int  # Reports of each purpose, at most
     confidence: float  # Stated confidence of every interval
@@ -381,12 +361,17 @@ class EstimatesTruth(NamedTuple):
     @classmethod
     def of(cls, view: EstimatesView, fleet: Fleet) -> EstimatesTruth:
         if view.task.digest != fleet.task.digest:
-            if view.task.digest != _missing_as(view.task, fleet.task).digest:
+            # A policy that does not say how missing numbers are reported: version 0.1 took the middle.
+            missing = {(p.name, q.name): q.missing for p in view.task.purposes for q in p.quantities}
+            purposes = []
+            for p in fleet.task.purposes:
+                quantities = [replace(q, missing=missing.get((p.name, q.name), q.missing)) for q in p.quantities]
+                purposes.append(replace(p, quantities=tuple(quantities)))
+            if view.task.digest != replace(fleet.task, purposes=tuple(purposes)).digest:
                 raise ReleaseError(
                     "the release was made for another task than this policy's. Give the policy that devices reported "
                     "under."
                 )
-            # A policy that does not say how missing numbers are reported: version 0.1 took the middle.
             fleet = replace(fleet, task=view.task)
         whys: dict[str, Callable[[], bool]] = {
             "no column of time": lambda: fleet.micros is None,
@@ -398,16 +383,6 @@ class EstimatesTruth(NamedTuple):
         note = words("truth by row", why=words(why)) if why else words("truth by slot")
         slots_known = why in ("", "rows are reports")
         return cls(view, fleet, FleetTruth.of(fleet, by_row=bool(why)), (note, *fleet.notes), slots_known)
-
-
-def _missing_as(other: Task, task: Task) -> Task:
-    """Return a task that reports missing numbers as another one does."""
-    missing = {(p.name, q.name): q.missing for p in other.purposes for q in p.quantities}
-    purposes = []
-    for purpose in task.purposes:
-        quantities = [replace(q, missing=missing.get((purpose.name, q.name), q.missing)) for q in purpose.quantities]
-        purposes.append(replace(purpose, quantities=tuple(quantities)))
-    return replace(task, purposes=tuple(purposes))
 
 
 # The attacker, by the laws alone
@@ -442,8 +417,7 @@ class Target(NamedTuple):
         return "path" if self.purpose.steps > 1 else "place"
 
     def reports_of(self, days: int) -> int:
-        """Return the number of reports in some days, as far as the allowance reaches."""
-        return min(days * self.task.schedule.slots_per_day, self.max_reports)
+        return min(days * self.task.schedule.slots_per_day, self.max_reports)  # as far as the allowance reaches
 
 
 def view_figures(task: Task, tell: Progress) -> tuple[list[KeyFigure], list[str]]:
@@ -483,7 +457,6 @@ def located(law: Any, num_reports: int) -> Guess:
 def _guess_figure(
     key: str, target: Target, num: int, guess: Guess, topic: str, more: Details, **facts: object
 ) -> KeyFigure:
-    """Make the figure of a guess where a truck is."""
     estimated = "" if guess.computed else words("by simulation")
     details = {"reports": num, **more, "computed": guess.computed}
     facts |= {"purpose": target.purpose.name, "what": target.what, "topic": topic, "estimated": estimated}
@@ -536,22 +509,22 @@ def _number_figures(target: Target, truth: FleetTruth | None) -> Iterator[KeyFig
             weights.append(even_weights(NUM_BUCKETS, attribute.steps))
         else:
             weights.append(np.asarray(number_truth.weights / number_truth.weights.sum()))
-    guesses, tuples, losses, num_told = [], [], [], []  # of both forms
+    guesses, tuples, losses, num_reported = [], [], [], []  # of both forms
     for form in (mechanism, other):
         report, loss = form.channel(target.tier), form.true_loss(target.tier)
         guesses.append(guess_numbers(report, weights))
-        num_told.append(report.num_sampled if isinstance(report, SampledReport) else len(form.attributes))
-        tuples.append(guess_tuple(guesses[-1], num_told[-1]))
+        num_reported.append(report.num_sampled if isinstance(report, SampledReport) else len(form.attributes))
+        tuples.append(guess_tuple(guesses[-1], num_reported[-1]))
         losses.append(None if loss is None else float(loss))
     facts: dict[str, object] = {"other": other_name, "private": truth is not None}
     spread = "spread evenly" if truth is None else "spread as they truly are"
     for attribute, guess, other_guess in zip(mechanism.attributes, *guesses, strict=True):
         if not attribute.presence:
-            details = {"told": guess.told, "share": guess.share, other_name: other_guess.value}
+            details = {"told": guess.if_covered, "share": guess.share, other_name: other_guess.value}
             number = {"column": attribute.name, "spread": spread, "else_value": other_guess.value}
             number |= {"buckets": NUM_BUCKETS, **facts}
             yield figure("number guess ({column})", guess.value, guess.baseline, None, details, **number)
-    blind, details = math.prod(guess.baseline for guess in guesses[0]), {"numbers_told": num_told[0]}
+    blind, details = math.prod(guess.baseline for guess in guesses[0]), {"numbers_told": num_reported[0]}
     details |= {other_name: tuples[1], "true_loss": losses[0], f"{other_name}_true_loss": losses[1]}
     chances = {
         name: percent(chance) if chance >= 1e-4 else f"1 in {number_text(round(1 / chance))}"
@@ -595,10 +568,8 @@ def _habit_figures(truth: EstimatesTruth, target: Target) -> Iterator[KeyFigure]
     if not isinstance(target.law, InClear) or target.law.num_groups == 1 or target.purpose.steps > 1:
         return
     grid, schedule = target.purpose.grid, fleet.task.schedule
-    if grid is None or fleet.micros is None or not 0 < fleet.num_slots <= _MAX_SLOTS // 4:
-        return
-    if 60 % schedule.slot_minutes:  # an hour is not a whole number of slots
-        return
+    if grid is None or fleet.micros is None or not 0 < fleet.num_slots <= _MAX_SLOTS // 4 or 60 % schedule.slot_minutes:
+        return  # also if an hour is not a whole number of slots
     areas, per_hour = fleet.areas(grid), 60 // schedule.slot_minutes
     lengths = [hours * per_hour for hours in UNIQUE_HOURS if 0 < hours * per_hour <= areas.shape[1]]
     starts = range(0, areas.shape[1] - max(lengths, default=0) + 1, max(per_hour, 1))
@@ -733,7 +704,7 @@ def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
     most = np.maximum.reduceat(counts, starts) if len(staying) else np.zeros(0)
     share = most / np.bincount(vehicles)[staying]
     first = FIRST_ROW + np.unique(fleet.vehicles, return_index=True)[1]
-    order = np.lexsort((first[staying], -share.round(12)))[:MAX_AT_RISK]
+    order = np.lexsort((first[staying], -share.round(12)))[: findings.MAX_AT_RISK]
     listed = [
         VehicleAtRisk(source_row=int(first[staying[place]]), stays=float(share[place]), found_if_it_stays=chance)
         for place in order.tolist()
@@ -757,8 +728,6 @@ def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
 
 
 class Guess(NamedTuple):
-    """How often the likeliest guess is right."""
-
     value: float  # The chance
     interval: Interval  # The chance twice if it was computed; with 95 % confidence if it was simulated
     baseline: float  # The same without a report: the likeliest place beforehand
@@ -775,7 +744,6 @@ class Guess(NamedTuple):
 
 
 def locate(law: Any, num_reports: int, prior: FloatArray | None = None, *, noise: Noise | None = None) -> Guess:
-    """Return how often the reports of a vehicle that stays in one place locate it."""
     noise = noise or Noise()
     if isinstance(law, Independent):  # every place of a path was perturbed by itself
         one = locate(law.place, num_reports, noise=noise)
@@ -819,12 +787,11 @@ def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Gues
     if num_reports > MAX_DRAWN_REPORTS:
         fewer = _within(law, MAX_DRAWN_REPORTS, prior, noise)
         return Guess(fewer.value, (fewer.interval[0], 1.0), baseline)
-    if isinstance(law, HadamardResponse):
-        if num_reports == 1 and alike and len(possible) == law.num_inputs >= 3 * law.num_blocks:
-            # Any column agrees with one of the rows 1, 2 and 3 of a block: every symbol speaks for some place.
-            return Guess.exactly(2 * law.num_blocks * law.p / law.num_inputs, baseline)
-        return _hadamard_drawn(law, num_reports, prior, noise)
-    return _matrix_drawn(law, num_reports, prior, noise)
+    every = num_reports == 1 and alike and len(possible) == law.num_inputs
+    if isinstance(law, HadamardResponse) and every and law.num_inputs >= 3 * law.num_blocks:
+        # Any column agrees with one of the rows 1, 2 and 3 of a block: every symbol speaks for some place.
+        return Guess.exactly(2 * law.num_blocks * law.p / law.num_inputs, baseline)
+    return _simulated_guess(law, num_reports, prior, noise)
 
 
 # Closed forms
@@ -873,15 +840,13 @@ def unary_guess(prior: FloatArray, p: float, q: float, loss: float, num_reports:
 
 
 def response_guess(num_places: int, num_symbols: int, p: float, num_reports: int) -> float:
-    """Return the chance for randomised response among places that are alike.
-
-    The chance that others occur at most as often as the true place is a coefficient of a power of a truncated
-    exponential series; weighed as Poisson numbers, coefficients are chances.
-    """
+    """Return the chance for randomised response among places that are alike."""
     from scipy.stats import binom, poisson
 
     def most_often(own: int, rest: int) -> float:
         """Return the chance that a place that occurred ``own`` times is guessed if all others have the rest."""
+        # The chance that others occur at most as often as the true place is a coefficient of a power of a truncated
+        # exponential series; weighed as Poisson numbers, coefficients are chances.
         if own > rest or num_places == 1:
             return 1.0
         if not rest:
@@ -942,16 +907,33 @@ def _uniforms(noise: Noise, size: int) -> FloatArray:
     return np.asarray(noise_arrays.below(noise, 1 << _WORD, size) / float(1 << _WORD))
 
 
-def _drawn(
-    scores: Callable[[IntArray], FloatArray], prior: FloatArray, width: int, num_reports: int, noise: Noise
-) -> Guess:
-    """Sample places, and count how often the place with the highest score is the true one."""
-    step = max(1, MAX_ENTRIES // max(width, num_reports))
-    num = min(SIMULATIONS, max(MIN_SIMULATIONS, 2 * MAX_ENTRIES // width))
+def _simulated_guess(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
+    """Sample places and their reports, and count how often the place with the highest score is the true one."""
+    is_hadamard = isinstance(law, HadamardResponse)  # needs no matrix: one transform scores all places
+    matrix = np.zeros((0, law.num_symbols)) if is_hadamard else channel_matrix(law)
+    width, shares = max(matrix.shape), np.cumsum(matrix, axis=1)
     with np.errstate(divide="ignore"):
-        logs = np.log(prior)
+        logs, weights = np.log(prior), np.maximum(np.log(matrix), -1e6)  # the impossible weighs most, but stays finite
+
+    def scores(true: IntArray) -> FloatArray:
+        if is_hadamard:
+            blocks, columns = law.num_blocks, law.num_columns
+            of_row, of_block = np.divmod(np.arange(law.num_inputs), blocks)
+            symbols = batch.hadamard(noise, np.repeat(true, num_reports), blocks, columns, law.epsilon)
+            counts = _counts_by_row(symbols.reshape(len(true), num_reports), blocks * columns)
+            table = walsh_hadamard(counts.reshape(-1, columns)).reshape(len(true), blocks, columns)
+            # Reports of the own block that agree: (all of the block + those that agree - those that do not) / 2.
+            return np.asarray(float(law.loss) * (table[:, of_block, 0] + table[:, of_block, of_row + 1]) / 2)
+        symbols = np.empty((len(true), num_reports), dtype=np.int64)
+        for place in np.unique(true).tolist():
+            rows, ends = np.flatnonzero(true == place), shares[place]
+            sample = np.searchsorted(ends, _uniforms(noise, len(rows) * num_reports) * ends[-1], "right")
+            symbols[rows] = np.minimum(sample, matrix.shape[1] - 1).reshape(len(rows), num_reports)
+        return np.asarray(_counts_by_row(symbols, matrix.shape[1]) @ weights.T)
+
+    step = max(1, MAX_ENTRIES // max(width, num_reports))
+    num, hits = min(SIMULATIONS, max(MIN_SIMULATIONS, 2 * MAX_ENTRIES // width)), 0
     ends, last = np.cumsum(prior), np.flatnonzero(prior)[-1]  # a place without a chance is never sampled
-    hits = 0
     for start in range(0, num, step):
         places = np.searchsorted(ends, _uniforms(noise, min(step, num - start)) * ends[-1], side="right")
         true = np.asarray(np.minimum(places, last), dtype=np.int64)
@@ -963,40 +945,9 @@ def _drawn(
     return Guess(hits / num, wilson(hits, num), float(prior.max()))
 
 
-def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
-    blocks, columns, loss = law.num_blocks, law.num_columns, float(law.loss)
-    of_row, of_block = np.divmod(np.arange(law.num_inputs), blocks)
-
-    def scores(true: IntArray) -> FloatArray:
-        symbols = batch.hadamard(noise, np.repeat(true, num_reports), blocks, columns, law.epsilon)
-        counts = _counts_by_row(symbols.reshape(len(true), num_reports), blocks * columns)
-        table = walsh_hadamard(counts.reshape(-1, columns)).reshape(len(true), blocks, columns)
-        # Reports of the own block that agree: (all of the block + those that agree - those that do not) / 2.
-        return loss * (table[:, of_block, 0] + table[:, of_block, of_row + 1]) / 2
-
-    return _drawn(scores, prior, law.num_symbols, num_reports, noise)
-
-
 def _counts_by_row(symbols: IntArray, num_symbols: int) -> IntArray:
     rows = np.arange(len(symbols))[:, None] * num_symbols
     return np.bincount((rows + symbols).ravel(), minlength=len(symbols) * num_symbols).reshape(-1, num_symbols)
-
-
-def _matrix_drawn(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
-    matrix = channel_matrix(law)
-    ends = np.cumsum(matrix, axis=1)
-    with np.errstate(divide="ignore"):
-        logs = np.maximum(np.log(matrix), -1e6)  # the impossible weighs most, but stays finite
-
-    def scores(true: IntArray) -> FloatArray:
-        symbols = np.empty((len(true), num_reports), dtype=np.int64)
-        for place in np.unique(true).tolist():
-            rows = np.flatnonzero(true == place)
-            sample = np.searchsorted(ends[place], _uniforms(noise, len(rows) * num_reports) * ends[place, -1], "right")
-            symbols[rows] = np.minimum(sample, matrix.shape[1] - 1).reshape(len(rows), num_reports)
-        return np.asarray(_counts_by_row(symbols, matrix.shape[1]) @ logs.T)
-
-    return _drawn(scores, prior, max(matrix.shape), num_reports, noise)
 
 
 # Who moved
@@ -1052,26 +1003,22 @@ def unique_shares(areas: IntArray, lengths: Sequence[int]) -> list[float]:
 
 def unique_by_slots(areas: IntArray, seen: BoolArray) -> float:
     """Return the share of vehicles that no other one accompanied at all moments at which they were seen."""
-    alone = 0
-    for row, moments in zip(areas, seen, strict=False):
-        same = (areas[:, moments] == row[moments]).all(axis=1)
-        alone += int(same.sum()) == 1
-    return alone / max(len(seen), 1)
+    pairs = zip(areas, seen, strict=False)
+    same = [(areas[:, moments] == row[moments]).all(axis=1).sum() for row, moments in pairs]
+    return same.count(1) / max(len(seen), 1)
 
 
 # Numbers
 
 
 class NumberGuess(NamedTuple):
-    """How often the bucket of a number is guessed right."""
-
-    told: float  # Chance if the report covers the number
+    if_covered: float  # Chance if the report covers the number
     share: float  # How often a report does
     baseline: float  # Chance without a report: of the likeliest bucket
 
     @property
     def value(self) -> float:
-        return self.share * self.told + (1 - self.share) * self.baseline
+        return self.share * self.if_covered + (1 - self.share) * self.baseline
 
 
 def bucket_weights(values: FloatArray, num_buckets: int, steps: int) -> FloatArray:
@@ -1095,7 +1042,6 @@ def even_weights(num_buckets: int, steps: int) -> FloatArray:
 
 
 def number_guess(law: Reading, weights: FloatArray) -> float:
-    """Return how often the likeliest bucket of a number that a law reports is right."""
     if isinstance(law, Hybrid):  # the report shows which law was used
         parts = (law.share, law.piecewise), (1 - law.share, law.duchi)
         return sum(share * number_guess(part, weights) for share, part in parts)
@@ -1126,21 +1072,19 @@ def number_guess(law: Reading, weights: FloatArray) -> float:
 def guess_numbers(report: SampledReport | JointReport, weights: Sequence[FloatArray | None]) -> list[NumberGuess]:
     guesses = []
     for place, table in enumerate(weights):
-        if table is None:
-            guesses.append(NumberGuess(1.0, report.share, 1.0))
-            continue
-        law: Reading | NumberLaw = report if isinstance(report, JointReport) else report.laws[place]
-        baseline = float(table.sum(axis=1).max())
-        chance = min(1.0, max(number_guess(law, table), baseline))
+        chance = baseline = 1.0
+        if table is not None:
+            law: Reading | NumberLaw = report if isinstance(report, JointReport) else report.laws[place]
+            baseline = float(table.sum(axis=1).max())
+            chance = min(1.0, max(number_guess(law, table), baseline))
         guesses.append(NumberGuess(chance, report.share, baseline))
     return guesses
 
 
-def guess_tuple(guesses: Sequence[NumberGuess], num_told: int) -> float:
-    """Return how often all buckets are guessed right at once if the numbers are independent of each other."""
-    sets = [1.0] + [0.0] * num_told  # sums over sets of products, by how many of the numbers so far are reported
+def guess_tuple(guesses: Sequence[NumberGuess], num: int) -> float:
+    """Return how often all buckets are guessed right if ``num`` numbers are reported and all are independent."""
+    sets = [1.0] + [0.0] * num  # sums over sets of products, by how many of the numbers so far are reported
     for guess in guesses:
-        sets = [
-            guess.baseline * sets[num] + (guess.told * sets[num - 1] if num else 0.0) for num in range(num_told + 1)
-        ]
-    return sets[num_told] / math.comb(len(guesses), num_told)
+        before = [0.0, *sets]
+        sets = [guess.baseline * own + guess.if_covered * fewer for own, fewer in zip(sets, before, strict=False)]
+    return sets[num] / math.comb(len(guesses), num)

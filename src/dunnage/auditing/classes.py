@@ -32,18 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.auditing.findings import (
-    CONFIDENCE,
-    MAX_AT_RISK,
-    NORMAL_REACH,
-    KeyFigure,
-    Progress,
-    RecordAtRisk,
-    figure,
-    wilson,
-    with_unit,
-    words,
-)
+from dunnage.auditing import findings
+from dunnage.auditing.findings import KeyFigure, Progress, RecordAtRisk, figure, wilson, with_unit, words
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.mechanisms.classes import ClassRelease, released_column, strata
 from dunnage.mechanisms.full_domain import LatticeColumn, Records
@@ -148,15 +138,12 @@ class LabelSets(NamedTuple):
 
 
 class ClassAttribute(NamedTuple):
-    """One generalised attribute as numbers, class by class; a label counts as its place among those of its domain.
-
-    A node of a hierarchy covers neighbouring leaves, so it is an interval of places. A set of labels lies between its
-    first and last place, and is also listed.
-    """
+    """One generalised attribute as numbers, class by class; a label counts as its place among those of its domain."""
 
     name: str
     domain: Domain
-    lower: FloatArray  # lower, upper: closed bounds of each class
+    # lower, upper: closed bounds of each class; a node of a hierarchy covers neighbouring leaves, so it is an interval
+    lower: FloatArray
     upper: FloatArray
     means: FloatArray | None  # Mean of each class, where it was released
     members: FloatArray | None  # Values by class, where multisets were released
@@ -173,15 +160,11 @@ class ClassAttribute(NamedTuple):
 
     @property
     def span(self) -> float:
-        """Width of the whole domain, on the scale of the bounds."""
         return self.domain.span if isinstance(self.domain, Numeric) else max(1.0, self.num_labels - 1.0)
 
     @property
     def num_labels(self) -> int:
         return len(getattr(self.domain, "labels", ()))
-
-    def numbers(self, column: pa.Array) -> FloatArray:
-        return _numbers(self.domain, column)
 
     @classmethod
     def of(cls, release: Release, name: str, bounds: str) -> ClassAttribute:
@@ -300,8 +283,6 @@ class ClassesView:
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What an attacker knows of some records."""
-
     stratum: IntArray  # Number of their combination of public values, -1 if the release does not have it
     # low, high: bounds of each generalised value; equal if it is known exactly. Shape: attributes, records
     low: FloatArray
@@ -321,11 +302,10 @@ class Knowledge:
     def of_records(cls, view: ClassesView, data: Dataset, tolerance: float = 0.0) -> Knowledge:
         stratum = view.public.of_records(view.release, data, view.names)
         try:
-            values = np.array([item.numbers(data.column(item.name)) for item in view.attributes])
+            values = np.array([_numbers(item.domain, data.column(item.name)) for item in view.attributes])
         except (pa.ArrowException, ValueError):
-            raise ReleaseError(
-                "a column has another kind than the release. Give the policy and data as published."
-            ) from None
+            message = "a column has another kind than the release. Give the policy and data as published."
+            raise ReleaseError(message) from None
         return cls.of_values(view, stratum, values, tolerance)
 
     @classmethod
@@ -461,7 +441,6 @@ def _runs(view: ClassesView, known: Knowledge, axis: int, by: tuple[int, ...]) -
 
 
 def _fits(view: ClassesView, known: Knowledge, record: IntArray, of_class: IntArray) -> BoolArray:
-    """Return which pairs no attribute rules out."""
     fits = np.ones(len(record), dtype=bool)
     for axis in _axes_known(known):
         attribute, sizes = view.attributes[axis], view.sizes[of_class]
@@ -491,7 +470,6 @@ def _fits(view: ClassesView, known: Knowledge, record: IntArray, of_class: IntAr
 
 
 def _axes_known(known: Knowledge) -> list[int]:
-    """List the attributes that the attacker knows something about."""
     bounded = (known.low > -np.inf) | (known.high < np.inf)
     return [int(axis) for axis in np.flatnonzero(bounded.any(axis=1))]
 
@@ -593,7 +571,6 @@ class Occurrences(NamedTuple):
 
 
 def codes_of(column: pa.Array) -> IntArray:
-    """Give each value of a column a number, row by row."""
     codes: IntArray = column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
     return codes.astype(np.int64)
 
@@ -676,27 +653,21 @@ def look_up(
             f"Got {', '.join([*known, *given]) or 'nothing'}. Give a value for each."
         )
     try:
-        values = np.array([item.numbers(pa.array([known[item.name]])) for item in view.attributes])
+        values = np.array([_numbers(item.domain, pa.array([known[item.name]])) for item in view.attributes])
         columns = {name: pa.array([given[name]], release.data.schema.field(name).type) for name in names}
     except (pa.ArrowException, ValueError, TypeError):
         raise ParameterError("a value does not have the kind of its attribute. Give numbers as numbers.") from None
     about = Knowledge.of_values(view, view.public.look_up(columns, 1), values, tolerance)
     linkage = record_linkage(view, about)
     rows = int(linkage.rows[0])
-    return Match(
-        candidates=rows,
-        probability=float(linkage.probability[0]),
-        certainly_absent=rows == 0,
-        value_told=bool(values_told(view, about)[0]),
-    )
+    chance, shown = float(linkage.probability[0]), bool(shown_values(view, about)[0])
+    return Match(candidates=rows, probability=chance, certainly_absent=rows == 0, value_told=shown)
 
 
-def values_told(view: ClassesView, known: Knowledge) -> BoolArray:
-    """Return for which records, known exactly, the release shows that it contains a record with the same values.
-
-    With multisets every value is listed. Otherwise, with one attribute, own bounds are values of records, and so is
-    the third value of a class of three with a released mean. With several attributes, only classes of one point count.
-    """
+def shown_values(view: ClassesView, known: Knowledge) -> BoolArray:
+    """Return for which records, known exactly, the release shows that it contains a record with the same values."""
+    # With multisets every value is listed. Otherwise, with one attribute, own bounds are values of records, and so is
+    # the third value of a class of three with a released mean. With several, only classes of one point count.
     shown, one = np.zeros(len(known), dtype=bool), view.attributes[0]
     points = np.logical_and.reduce([each.lower == each.upper for each in view.attributes])
     for pairs in candidates(view, known):
@@ -712,7 +683,6 @@ def values_told(view: ClassesView, known: Knowledge) -> BoolArray:
 
 
 def populations(view: ClassesView, population: Knowledge) -> IntArray:
-    """Count the members of a population that fit each class."""
     counts = np.zeros(len(view.sizes), dtype=np.int64)
     for pairs in candidates(view, population):
         counts += np.bincount(pairs.of_class, minlength=len(counts))
@@ -754,8 +724,22 @@ def view_figures(view: ClassesView, tell: Progress) -> Iterator[KeyFigure]:
     tell("searching for values that are certainly absent")
     for axis in range(len(view.attributes)):
         yield _certain_absence(view, axis)
-    if not view.clustered:  # the loss of clusters is measured by their own distances
-        yield from _interval_loss(view)
+    if view.clustered:  # the loss of clusters is measured by their own distances
+        return
+    # Recompute the loss of eq. 7 for each record; a suppressed one costs alpha.
+    alpha, suppressed = float(view.mechanism.price_of_suppression), view.release.certificate.rows.num_suppressed
+    losses = {}
+    for item in view.attributes:
+        wide = math.fsum((view.sizes * (item.upper - item.lower)).tolist()) / item.span
+        losses[item.name] = (wide + alpha * suppressed) / (rows + suppressed)
+    weights = view.mechanism.weights(view.release)
+    total = sum(weights[name] * loss for name, loss in losses.items()) / sum(weights.values())
+    protects = view.release.certificate.guarantee.protects
+    counting = words("released alone") if view.sampled else words("suppressed at", record=protects, alpha=alpha)
+    details = {"attributes": losses, "alpha": alpha, "suppressed": suppressed}
+    yield figure("total distortion", total, 1.0, None, details, counting=counting)
+    for name, loss in losses.items() if len(losses) > 1 else ():
+        yield figure("distortion ({column})", loss, 1.0, column=name)
 
 
 def _grid(attribute: ClassAttribute) -> Numeric | None:
@@ -809,25 +793,6 @@ def _certain_absence(view: ClassesView, axis: int) -> KeyFigure:
     return figure("certain absence ({column})", share, 0.0, interval, details, **facts)
 
 
-def _interval_loss(view: ClassesView) -> Iterator[KeyFigure]:
-    """Recompute the loss of eq. 7 for each record; a suppressed one costs alpha."""
-    alpha, suppressed = float(view.mechanism.price_of_suppression), view.release.certificate.rows.num_suppressed
-    records = int(view.sizes.sum()) + suppressed
-    losses = {}
-    for item in view.attributes:
-        wide = math.fsum((view.sizes * (item.upper - item.lower)).tolist()) / item.span
-        losses[item.name] = (wide + alpha * suppressed) / records
-    weights = view.mechanism.weights(view.release)
-    total = sum(weights[name] * loss for name, loss in losses.items()) / sum(weights.values())
-    protects = view.release.certificate.guarantee.protects
-    counting = words("released alone") if view.sampled else words("suppressed at", record=protects, alpha=alpha)
-    details = {"attributes": losses, "alpha": alpha, "suppressed": suppressed}
-    yield figure("total distortion", total, 1.0, None, details, counting=counting)
-    if len(losses) > 1:
-        for name, loss in losses.items():
-            yield figure("distortion ({column})", loss, 1.0, column=name)
-
-
 # Figures that take the truth
 
 
@@ -858,21 +823,18 @@ def truth_figures(
         baseline = float(np.bincount(codes).max() / len(codes))
         mean = settled(math.fsum(probability.tolist()) / len(probability), probability)
         certain = float((probability == 1).mean())
-        figures += [
-            figure("attribute linkage ({column})", mean, baseline, None, {"certain": certain}, column=name),
-            figure(
-                "attribute linkage, worst ({column})", float(probability.max()), baseline, column=name, certain=certain
-            ),
-        ]
+        figures.append(figure("attribute linkage ({column})", mean, baseline, None, {"certain": certain}, column=name))
+        worst, facts = float(probability.max()), {"column": name, "certain": certain}
+        figures.append(figure("attribute linkage, worst ({column})", worst, baseline, **facts))
     if truth.certain:
         figures += [_value_guess(truth, axis) for axis, item in enumerate(view.attributes) if item.numeric is not None]
-    present = float(values_told(view, truth.known)[truth.released].mean())
+    present = float(shown_values(view, truth.known)[truth.released].mean())
     figures.append(figure("certain presence (value)", present, 0.0, names=" and ".join(view.names)))
     # Most at risk are the records that are easiest to name, then those with the value that is easiest to guess.
     records = np.flatnonzero(truth.released)
     worst_guess = np.max([guess[records] for guess in guesses.values()] or [np.zeros(len(records))], axis=0)
     source = truth.data.source_rows
-    order = np.lexsort((source[records], -worst_guess, -exactly.probability[records]))[:MAX_AT_RISK]
+    order = np.lexsort((source[records], -worst_guess, -exactly.probability[records]))[: findings.MAX_AT_RISK]
     return figures, [
         RecordAtRisk(
             source_row=int(source[number]),
@@ -902,10 +864,9 @@ def _value_guess(truth: ClassesTruth, axis: int) -> KeyFigure:
     if view.multisets:
         share, guess = best_window(view.members[axis], view.class_of_member, reach), "best value of its multiset"
     else:
-        middle = (attribute.lower + attribute.upper) / 2
-        guesses, guess = (
-            (middle, "middle of its interval") if attribute.means is None else (attribute.means, "mean of its class")
-        )
+        guesses, guess = (attribute.lower + attribute.upper) / 2, "middle of its interval"
+        if attribute.means is not None:
+            guesses, guess = attribute.means, "mean of its class"
         share = float(np.mean(np.abs(values - guesses[class_id]) <= reach * (1 + _ROUNDING)))
     chance = best_window(values, np.zeros(len(values), dtype=np.int64), reach)
     # Nobody has to guess by the class: knowing how values are spread, the attacker does no worse than without it.
@@ -1055,26 +1016,17 @@ def correspondence_figures(truth: ClassesTruth, other: ClassesTruth, number: int
 # A secret sample
 
 
-class Sampling(NamedTuple):
-    beta: Fraction  # beta, k: sampling rate and fewest rows of a class, as the release states them
-    k: int
-
-    @classmethod
-    def of(cls, view: ClassesView) -> Sampling:
-        stated = view.release.certificate
-        assert isinstance(stated.guarantee, SampledDP)
-        return cls(stated.guarantee.beta, stated.rows.k_asked or 1)
-
-    @property
-    def bound(self) -> float:
-        """The largest probability that a row is named before the release is seen: eq. 25."""
-        return float(self.beta / self.k)
+def _sampling(view: ClassesView) -> tuple[Fraction, int]:
+    """Return the sampling rate and the fewest rows of a class, as the release states them."""
+    stated = view.release.certificate
+    assert isinstance(stated.guarantee, SampledDP)
+    return stated.guarantee.beta, stated.rows.k_asked or 1
 
 
 def sample_figures(view: ClassesView) -> Iterator[KeyFigure]:
-    """Compute how likely a row is named before the release is seen, and given the class."""
-    sampling, rows = Sampling.of(view), int(view.sizes.sum())
-    beta, k, bound = float(sampling.beta), sampling.k, sampling.bound
+    """Compute how likely a row is named before the release is seen (at most by eq. 25), and given the class."""
+    (rate, k), rows = _sampling(view), int(view.sizes.sum())
+    beta, bound = float(rate), float(rate / k)
     if not view.release.noisy:  # if the others are released with noise, not being sampled hides nobody
         details = {"beta": beta, "k": k, "k_anonymous": 1 / k}
         yield figure("identification before release", bound, beta / rows if rows else 0.0, (0.0, bound), details)
@@ -1086,15 +1038,15 @@ def sample_figures(view: ClassesView) -> Iterator[KeyFigure]:
 
 def sampled_again(view: ClassesView, data: Dataset, key: Key | None, noise: Noise | None = None) -> Iterator[KeyFigure]:
     """Take the sample again at the released levels, and count the records in classes; private."""
-    sampling, kept = Sampling.of(view), int(view.sizes.sum())
+    (beta, k), kept = _sampling(view), int(view.sizes.sum())
     if not view.release.noisy:
-        yield _simulated(groups_at_levels(view, data), sampling, noise or Noise())
+        yield _simulated(groups_at_levels(view, data), beta, k, noise or Noise())
     if key is not None:
         facts = {name: value for name, value in key.facts.items() if type(value) is int}
         left = ", ".join(f"{facts[name]:,} {name}" for name in sorted(facts))
         details = {**facts, "records": len(data), "in_classes": kept}
         left = f" ({left})" if left else ""
-        yield figure("records in classes", kept / len(data), float(sampling.beta), None, details, left=left)
+        yield figure("records in classes", kept / len(data), float(beta), None, details, left=left)
 
 
 def groups_at_levels(view: ClassesView, data: Dataset) -> IntArray:
@@ -1110,18 +1062,16 @@ def groups_at_levels(view: ClassesView, data: Dataset) -> IntArray:
 
 
 def named_before(sizes: IntArray, beta: Fraction, k: int) -> float:
-    """Return how likely a row is named before the release is seen, at fixed levels, on average over records.
-
-    A class of m records is released with j of them if j >= k are sampled; on average one of the j is then named right.
-    So as many of all n records are named right as classes are released: the sum of P(Bin(m, beta) >= k), over n.
-    """
+    """Return how likely a row is named before the release is seen, at fixed levels, on average over records."""
     from scipy.special import bdtrc
 
+    # A class of m records is released with j of them if j >= k are sampled; on average one of the j is named right.
+    # So as many of all n records are named right as classes are released: the sum of P(Bin(m, beta) >= k), over n.
     return float(np.sum(np.where(sizes >= k, bdtrc(k - 1, np.maximum(sizes, k), float(beta)), 0.0)) / sizes.sum())
 
 
-def _simulated(group: IntArray, sampling: Sampling, noise: Noise) -> KeyFigure:
-    num, (beta, k) = len(group), sampling
+def _simulated(group: IntArray, beta: Fraction, k: int, noise: Noise) -> KeyFigure:
+    num = len(group)
     draws = min(MAX_DRAWS, max(MIN_DRAWS, MAX_DRAWN // num))
     named, kept = np.zeros(draws), np.zeros(draws)
     for number in range(draws):
@@ -1130,12 +1080,13 @@ def _simulated(group: IntArray, sampling: Sampling, noise: Noise) -> KeyFigure:
         # In a class of j rows each record is named right with probability 1/j: one of them on average.
         named[number], kept[number] = len(large), large.sum()
     value = float(named.mean() / num)
-    reach = NORMAL_REACH * float(named.std(ddof=1)) / math.sqrt(draws) / num
+    reach = findings.NORMAL_REACH * float(named.std(ddof=1)) / math.sqrt(draws) / num
     if named.min() == named.max():
         # Equal draws do not show their spread: with 95 % confidence, at most a share of log(20) / draws differ from
         # them, and no draw has more rows named than there are groups.
-        reach = -math.log(1 - CONFIDENCE) / draws * max(float(named[0]), len(np.unique(group)) - float(named[0])) / num
+        furthest = max(float(named[0]), len(np.unique(group)) - float(named[0]))
+        reach = -math.log(1 - findings.CONFIDENCE) / draws * furthest / num
     interval = (max(0.0, value - reach), min(1.0, value + reach)) if named.any() else wilson(0, draws * num)
     computed, given = named_before(np.bincount(group), beta, k), float(named.sum() / kept.sum()) if kept.sum() else 0.0
-    details = {"draws": draws, "computed": computed, "bound": sampling.bound, "given_release": given}
+    details = {"draws": draws, "computed": computed, "bound": float(beta / k), "given_release": given}
     return figure("identification by simulation | sample", value, 1 / num, interval, details)

@@ -27,30 +27,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing import findings
 from dunnage.auditing.classes import OTHER_KEY_ROWS
-from dunnage.auditing.findings import (
-    MAX_AT_RISK,
-    Details,
-    KeyFigure,
-    Progress,
-    RiderAtRisk,
-    TripAtRisk,
-    figure,
-    wilson,
-    words,
-)
+from dunnage.auditing.findings import Details, KeyFigure, Progress, RiderAtRisk, TripAtRisk, figure, wilson, words
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact, plain
-from dunnage.kernels.counts.laplace import (
-    FLOATING_BITS,
-    CountLaw,
-    DiscreteLaplace,
-    FloatingLaplace,
-    FlooredLaplace,
-    RoundedLaplace,
-    floating_noise,
-    surplus,
-)
+from dunnage.kernels.counts import laplace
 from dunnage.mechanisms.base import Mechanism
 from dunnage.mechanisms.counts import (
     NAMED,
@@ -80,8 +62,9 @@ MAX_ZONES, MAX_STOPS = 12, 12  # Rows and columns of a table of flows
 MAX_RIDERS = 50  # Riders that are attacked exactly: those with most counted trips of one type
 MAX_OUTCOMES = 1 << 22  # Outcomes of one half of the answers that are combined
 LAWS = ("discrete", "round", "floor")
-_COUNT_LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {
-    law.name: law for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace, FloatingLaplace)
+_COUNT_LAWS: Mapping[str, Callable[[Fraction], laplace.CountLaw]] = {
+    law.name: law
+    for law in (laplace.DiscreteLaplace, laplace.RoundedLaplace, laplace.FlooredLaplace, laplace.FloatingLaplace)
 }
 _REST = "rest"
 _ROUNDING = 1e-9
@@ -99,24 +82,10 @@ class WholeLaw:
     name: str  # `discrete`, `round` or `floor`
     scale: Fraction  # Its tails shrink by `exp(-1 / scale)` with each step
 
-    def __post_init__(self) -> None:
-        if self.name not in LAWS or self.scale <= 0:
-            raise ParameterError(f"a law must be one of {', '.join(LAWS)}, with a positive scale. Got {self.name!r}.")
-
     @property
     def rate(self) -> float:
         """How much the logarithm of a probability falls with each step outwards."""
         return float(1 / self.scale)
-
-    @property
-    def low(self) -> int:
-        """The highest value up to which probabilities grow by a constant factor."""
-        return 0 if self.name == "discrete" else -1
-
-    @property
-    def high(self) -> int:
-        """The lowest value from which probabilities fall by a constant factor."""
-        return 1 if self.name == "round" else 0
 
     def log_mass(self, values: ArrayLike) -> FloatArray:
         values, rate = np.asarray(values, dtype=np.float64), self.rate
@@ -167,7 +136,6 @@ class Evidence:
         return len(self.ratios)
 
     def joined(self, other: Evidence) -> Evidence:
-        """Return the evidence of two answers with independent noise."""
         ratios = np.add.outer(self.ratios, other.ratios).reshape(-1)
         masses = [np.multiply.outer(getattr(self, name), getattr(other, name)) for name in ("absent", "present")]
         unit = _SAME * max(1.0, float(np.abs(ratios).max()))
@@ -179,8 +147,9 @@ class Evidence:
 def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -> Evidence:
     if shift < 1:
         raise ParameterError(f"the two worlds must differ by at least 1 trip. Got {shift}.")
-    low = law.low if dropped is None else max(law.low, dropped)
-    high = max(law.high + shift, low + 1)
+    low = 0 if law.name == "discrete" else -1  # the highest value up to which probabilities grow by a constant factor
+    low = low if dropped is None else max(low, dropped)
+    high = max((law.name == "round") + shift, low + 1)  # the lowest from which they fall by one in either world
     inner = np.arange(low + 1, high)
     logs = [
         np.concatenate(([law.log_below(low - by)], law.log_mass(inner - by), [law.log_above(high - by)]))
@@ -190,8 +159,6 @@ def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -
 
 
 class Membership(NamedTuple):
-    """How well the best test between two worlds does."""
-
     # Total variation between the worlds: how much more often the best test says "with" when that is true
     advantage: float
     largest: float  # The largest logarithm of a ratio that can occur: the privacy loss
@@ -241,8 +208,6 @@ def posterior(ratio: ArrayLike, prior: float = 0.5) -> FloatArray:
 
 
 class Answer(NamedTuple):
-    """One feature that was measured with noise."""
-
     law: WholeLaw  # Law of the noise on each of its sums
     groups: int  # How many sums it has
 
@@ -273,22 +238,20 @@ def released_ratios(law: WholeLaw, seen: IntArray, known: IntArray, threshold: i
 
 def impossible_share(scale: Fraction, draws: int, noise: Noise) -> tuple[int, int]:
     """Sample noisy zeros in floating point, and count those that a count of one can never become."""
-    seen = floating_noise(noise_arrays.below(noise, 1 << FLOATING_BITS, draws), scale)
+    seen = laplace.floating_noise(noise_arrays.below(noise, 1 << laplace.FLOATING_BITS, draws), scale)
     return int((~reachable(seen, 1, scale)).sum()), draws
 
 
 def reachable(seen: FloatArray, count: int, scale: Fraction) -> BoolArray:
-    """Return whether a count plus floating-point noise can be exactly each of some values.
-
-    The nearest words are tried. A value counts as out of reach only if it lies between the results of two of them:
-    every other word gives a lower or a higher one.
-    """
+    """Return whether a count plus floating-point noise can be exactly each of some values."""
+    # The nearest words are tried. A value counts as out of reach only if it lies between the results of two of them:
+    # every other word gives a lower or a higher one.
     wanted = seen - count
     size = -np.expm1(-np.abs(wanted) / float(scale)) / 2
-    nearest = np.rint((0.5 + np.sign(wanted) * size) * 2.0**FLOATING_BITS - 0.5).astype(np.int64)
+    nearest = np.rint((0.5 + np.sign(wanted) * size) * 2.0**laplace.FLOATING_BITS - 0.5).astype(np.int64)
     hit, lower, higher = (np.zeros(len(seen), dtype=bool) for _ in range(3))
     for step in range(-_REACH, _REACH + 1):
-        given = count + floating_noise(np.clip(nearest + step, 0, (1 << FLOATING_BITS) - 1), scale)
+        given = count + laplace.floating_noise(np.clip(nearest + step, 0, (1 << laplace.FLOATING_BITS) - 1), scale)
         hit |= given == seen
         lower |= given < seen
         higher |= given > seen
@@ -299,12 +262,10 @@ def reachable(seen: FloatArray, count: int, scale: Fraction) -> BoolArray:
 
 
 class NoisyFeature(NamedTuple):
-    """A feature as its noise is stated."""
-
     name: str  # name, groups: what it distinguishes, and how many sums it has
     groups: int
     epsilon: Fraction  # Its part of the privacy loss
-    law: CountLaw  # Law of the noise on each sum
+    law: laplace.CountLaw  # Law of the noise on each sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,10 +289,7 @@ class CountsView:
         if noise is not None and isinstance(guarantee, PureDP):  # cells alone
             epsilon, scale = plain(guarantee.epsilon), noise.scale
             rows = [FeatureNoise(feature=CELLS, groups=measures.cells, epsilon=epsilon, scale=scale, law=noise.law)]
-        laws = [_COUNT_LAWS[row.law](exact(row.scale)) for row in rows]
-        noisy = [
-            NoisyFeature(row.feature, row.groups, exact(row.epsilon), law) for row, law in zip(rows, laws, strict=True)
-        ]
+        noisy = [NoisyFeature(r.feature, r.groups, exact(r.epsilon), _COUNT_LAWS[r.law](exact(r.scale))) for r in rows]
         return cls(release, release.universe, *release.counted(), tuple(noisy))
 
     @cached_property
@@ -376,7 +334,6 @@ class CountsView:
 
     @property
     def odds(self) -> str:
-        """What the certificate promises for a suspicion of 50 %, in words."""
         rows = self.release.certificate.meaning.odds
         return next((row.sentence for row in rows if row.before == 0.5 and row.sentence), "no bound is proved")
 
@@ -407,8 +364,7 @@ class CountsTruth:
         return cls(view, data, key, truth.universe, cells, true, released)
 
     @cached_property
-    def places(self) -> tuple[IntArray, IntArray]:
-        """Pair and slot of each cell."""
+    def places(self) -> tuple[IntArray, IntArray]:  # pair and slot of each cell
         return self.universe.split(self.cells)
 
     @property
@@ -443,7 +399,7 @@ def view_figures(view: CountsView, tell: Progress) -> tuple[list[KeyFigure], lis
         # For floating-point noise, the law of the whole numbers that it stands for.
         law, cells = view.noisy[0].law, view.universe.num_cells
         name = str(getattr(view.mechanism, "rounding", "round")) if view.floating else law.name
-        most, trips = surplus(_COUNT_LAWS[name](law.scale), view.threshold) * cells, int(view.counts.sum())
+        most, trips = laplace.surplus(_COUNT_LAWS[name](law.scale), view.threshold) * cells, int(view.counts.sum())
         facts = {"cells": cells, "trips": trips, "off": _trips(round(most))}
         figures.append(figure("trips created, expected", most, 0.0, (0.0, most), **facts))
     if view.floating:
@@ -510,7 +466,6 @@ def _at_most(view: CountsView, key: str, value: float, baseline: float, details:
 
 
 def _riders(view: CountsView) -> Iterator[KeyFigure]:
-    """Compute how well a rider with several trips is detected."""
     rider = view.protects == RIDER  # otherwise nothing bounds the trips of a rider
     trips = view.change if rider else RIDER_TRIPS
     together = ("together", trips_together, trips, "rider together")
@@ -527,8 +482,6 @@ def _riders(view: CountsView) -> Iterator[KeyFigure]:
 
 
 class Errors(NamedTuple):
-    """How far sums are off, over all of them."""
-
     rmse: float  # rmse, mae, largest: root of the mean square, mean size and largest size of errors
     mae: float
     largest: float
@@ -558,7 +511,23 @@ def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], 
             for key, off, blind in (("RMSE", errors.rmse, without.rmse), ("MAE", errors.mae, without.mae)):
                 facts = {"where": where, "cell": cell, "off": _trips(off)}
                 figures.append(figure(f"{key} {{where}}", off, blind, None, details, **facts))
-    figures += _totals(truth)
+    true, released = int(truth.true.sum()), int(truth.released.sum())
+    share_off = f": off by {percent(abs(released - true) / true)}" if true else ""
+    totals: dict[str, object] = {"true": true, "released": released}
+    figures.append(figure("error of the total", abs(released - true), true, None, totals, off=share_off))
+    # A table without trips has nothing in common with one that has some.
+    apart = 1.0 if (true > 0) != (released > 0) else 0.0
+    if true and released:
+        apart = min(float(np.abs(truth.true / true - truth.released / released).sum()) / 2, 1.0)
+    figures.append(figure("total variation distance", apart, 1.0, None, {"flows": flows(truth)}))
+    added_trips = np.maximum(differences, 0)
+    created, added = int(added_trips[~occupied].sum()), int(added_trips[occupied].sum())
+    kept = int(np.minimum(truth.released, truth.true).sum())
+    share = f", {percent(created / released)} of all" if released else ""
+    cells = int((added_trips[~occupied] > 0).sum())
+    created_details = {"cells": cells, "kept": kept, "added": added, "lost": true - kept}
+    created_facts = {"share": share, "are": "is" if created == 1 else "are"}
+    figures.append(figure("trips created in empty cells", created, 0.0, None, created_details, **created_facts))
     noise_on = {item.name: item.law.spread for item in truth.view.noisy}
     for columns in truth.features:
         feature = Feature.of(truth.universe, columns)
@@ -576,34 +545,12 @@ def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], 
         }
         facts = {"name": feature.name, "off": _trips(errors.rmse), "noise_note": noise_note}
         figures.append(figure("RMSE of sums ({name})", errors.rmse, without.rmse, None, more, **facts))
-    released, notes = _on_this_release(truth)
-    return figures + released, [*([words("no key for counts")] if truth.key is None else []), *notes]
-
-
-def _totals(truth: CountsTruth) -> Iterator[KeyFigure]:
-    true, released = int(truth.true.sum()), int(truth.released.sum())
-    off = f": off by {percent(abs(released - true) / true)}" if true else ""
-    details: dict[str, object] = {"true": true, "released": released}
-    yield figure("error of the total", abs(released - true), true, None, details, off=off)
-    # A table without trips has nothing in common with one that has some.
-    apart = 1.0 if (true > 0) != (released > 0) else 0.0
-    if true and released:
-        apart = min(float(np.abs(truth.true / true - truth.released / released).sum()) / 2, 1.0)
-    yield figure("total variation distance", apart, 1.0, None, {"flows": flows(truth)})
-    empty, more = truth.true == 0, np.maximum(truth.released - truth.true, 0)
-    created, added, cells = int(more[empty].sum()), int(more[~empty].sum()), int((more[empty] > 0).sum())
-    kept = int(np.minimum(truth.released, truth.true).sum())
-    share = f", {percent(created / released)} of all" if released else ""
-    details = {"cells": cells, "kept": kept, "added": added, "lost": true - kept}
-    are = "is" if created == 1 else "are"
-    yield figure("trips created in empty cells", created, 0.0, None, details, share=share, are=are)
+    attacks, notes = _on_this_release(truth)
+    return figures + attacks, [*([words("no key for counts")] if truth.key is None else []), *notes]
 
 
 def flows(truth: CountsTruth) -> dict[str, dict[str, object]]:
-    """Return tables of true and released trips between zones, and between the stops that are truly busiest.
-
-    If zones were counted, the busiest ones take the place of stops.
-    """
+    """Return tables of true and released trips between zones, and between the busiest stops (or counted zones)."""
     size, city = len(truth.universe.stops), truth.universe.city
     origins, destinations = np.divmod(truth.places[0], size)
 
@@ -638,13 +585,13 @@ def _on_this_release(truth: CountsTruth) -> tuple[list[KeyFigure], list[str]]:
     dropped = truth.key.facts.get("trips_dropped", 0) if truth.key is not None else None
     if view.protects == RIDER and dropped != 0:
         return [], [words("trips left out")]
-    details = told_by_counts(view, truth.released[truth.true > 0], truth.true[truth.true > 0])
+    details = weighed_by_counts(view, truth.released[truth.true > 0], truth.true[truth.true > 0])
     num, mean, right = int((truth.true > 0).sum()), details["mean"], details["right"]
     guess = figure("membership guess on this release", right, 0.5, wilson(right * num, num), details, num=num)
     return [guess, figure("suspicion on this release", mean, 0.5, (mean, mean), details)], []
 
 
-def told_by_counts(view: CountsView, seen: IntArray, true: IntArray) -> dict[str, float]:
+def weighed_by_counts(view: CountsView, seen: IntArray, true: IntArray) -> dict[str, float]:
     """Weigh one trip of each cell, and one more that is not there, by the released counts."""
     law = view.answers[0].law
     there, missing = (released_ratios(law, seen, known, view.threshold) for known in (true - 1, true))
@@ -664,35 +611,26 @@ def told_by_counts(view: CountsView, seen: IntArray, true: IntArray) -> dict[str
 
 def at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk] | list[RiderAtRisk], str]:
     """List the trips or riders that a release of counts reveals most about, and say what that means."""
-    view = truth.view
+    view, true, released = truth.view, truth.true, truth.released
     if view.floating:
         return [], words("nobody: floating", record=view.protects)
     if view.protects == RIDER:
         return _riders_at_risk(truth)
-    if not view.cells_alone or truth.data.schema.trip is None or not truth.true.any():
+    if not view.cells_alone or truth.data.schema.trip is None or not true.any():
         return [], words("nobody: many sums", record=view.protects, odds=view.odds)
-    return _trips_at_risk(truth)
-
-
-def _trips_at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk], str]:
-    """List the trips that this very release reveals most about; of equal ones the rarest types come first."""
-    view, true, released = truth.view, truth.true, truth.released
+    # The trips that this very release reveals most about; of equal ones the rarest types come first.
     ratios = released_ratios(view.answers[0].law, released, true - 1, view.threshold)
     suspicion = np.where(true > 0, posterior(ratios), 0.0)
     cells = trip_cells(truth.data, truth.universe)
     place = np.minimum(np.searchsorted(truth.cells, cells), len(truth.cells) - 1)
     made = (truth.cells[place] == cells) & (true[place] > 0)  # a line may count no trip
     rows, place = np.flatnonzero(made), place[made]
-    source = truth.data.source_rows[rows]
-    order = np.lexsort((source, true[place], -suspicion[place].round(12)))[:MAX_AT_RISK]
+    source, chances, alike = truth.data.source_rows[rows], suspicion[place], true[place]
+    order = np.lexsort((source, alike, -chances.round(12)))[: findings.MAX_AT_RISK]
+    columns = (part[order].tolist() for part in (source, chances, alike, released[place]))
     listed = [
-        TripAtRisk(
-            source_row=int(source[row]),
-            suspicion=float(suspicion[place[row]]),
-            alike=int(true[place[row]]),
-            released=int(released[place[row]]),
-        )
-        for row in order.tolist()
+        TripAtRisk(source_row=row, suspicion=chance, alike=own, released=shown)
+        for row, chance, own, shown in zip(*columns, strict=True)
     ]
     return listed, words("trips at risk", record=view.protects, odds=view.odds)
 
@@ -722,7 +660,7 @@ def _riders_at_risk(truth: CountsTruth) -> tuple[list[RiderAtRisk], str]:
     except ParameterError as error:
         return [], words("nobody: too much", error=error)
     listed.sort(key=lambda rider: (-round(rider.guess, 12), rider.source_row))
-    return listed[:MAX_AT_RISK], words("riders at risk", record=view.protects, odds=view.odds)
+    return listed[: findings.MAX_AT_RISK], words("riders at risk", record=view.protects, odds=view.odds)
 
 
 def _bunched(persons: IntArray, cells: IntArray, most: int) -> Iterator[IntArray]:
@@ -743,7 +681,5 @@ def _bunched(persons: IntArray, cells: IntArray, most: int) -> Iterator[IntArray
 
 def rider_guess(view: CountsView, moved: tuple[tuple[int, ...], ...]) -> float:
     """Return how often the best test is right about trips that move the sums of each feature by these shifts."""
-    answers: list[Evidence] = []
-    for item, shifts in zip(view.answers, moved, strict=True):
-        answers += [noisy_answer(item.law, shift) for shift in shifts]
-    return Membership.of(answers).success
+    pairs = zip(view.answers, moved, strict=True)
+    return Membership.of(noisy_answer(item.law, shift) for item, shifts in pairs for shift in shifts).success

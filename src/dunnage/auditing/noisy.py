@@ -17,18 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing import findings
 from dunnage.auditing.classes import NEITHER, OTHER_ROWS, PublicValues
-from dunnage.auditing.findings import (
-    MAX_AT_RISK,
-    KeyFigure,
-    Progress,
-    RecordAtRisk,
-    figure,
-    mean_interval,
-    wilson,
-    with_unit,
-    words,
-)
+from dunnage.auditing.findings import KeyFigure, Progress, RecordAtRisk, figure, mean_interval, wilson, with_unit, words
 from dunnage.auditing.plans import noisy_interval, truck_figures, without_release
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.model.domains import Numeric, domain_from
@@ -64,10 +55,8 @@ class NoisyView:
     def of(cls, release: Release) -> NoisyView:
         measures = release.certificate.rows
         names = list(measures.noise or measures.published_intervals or {})
-        domains = {
-            name: domain_from(release.attributes[name].domain or {}) for name in names if name in release.bounded
-        }
-        numeric = {name: domain for name, domain in domains.items() if isinstance(domain, Numeric)}
+        stated = [(name, release.attributes[name].domain or {}) for name in names if name in release.bounded]
+        numeric = {name: domain for name, own in stated if isinstance(domain := domain_from(own), Numeric)}
         if not names or set(numeric) != set(names):
             raise ParameterError(NEITHER.format(release.certificate.guarantee.model))
         public = PublicValues.of(release, np.arange(len(release)))
@@ -84,7 +73,6 @@ class NoisyView:
 
     @property
     def baseline(self) -> float:
-        """How likely a row is named by public values alone, on average."""
         strata = self.public.of_class[self.positions]
         return len(np.unique(strata)) / max(len(strata), 1)
 
@@ -97,7 +85,6 @@ class NoisyView:
 
     @property
     def known(self) -> str:
-        """What an attacker knows of a record, in words."""
         values = [*(["the public values"] if self.public.columns else []), *self.domains]
         return ", ".join(values[:-1]) + (" and " if values[1:] else "") + values[-1]
 
@@ -148,8 +135,6 @@ class NoisyTruth:
 
 
 class RowAttack(NamedTuple):
-    """The result of naming a row for each attacked record."""
-
     stated: FloatArray  # The posterior of the best guess
     hit: FloatArray  # How likely the guess is right; ties are broken at random
     on_truth: FloatArray  # The posterior of the true row
@@ -190,8 +175,7 @@ def _best_is_true(chances: FloatArray, is_true: BoolArray, starts: IntArray) -> 
 
 
 def _alike(probability: float) -> dict[str, float]:
-    """Return the k of a k-anonymous release in which a row is named as often."""
-    return {"k_alike": 1 / probability} if probability > 0 else {}
+    return {"k_alike": 1 / probability} if probability > 0 else {}  # k of a k-anonymous release that is no better
 
 
 def _mean(numbers: FloatArray) -> float:
@@ -207,22 +191,39 @@ def view_figures(view: NoisyView, plan: Plan | None, tell: Progress) -> Iterator
         return
     if view.rows is not None:
         tell("comparing rows with every possible value")
-        yield from _expected(view, view.rows)
+        part = view.release
+        if len(view.positions) < len(part):
+            part = Release(certificate=part.certificate, data=part.data.take(view.positions))
+        linkage = noisy_linkage(part, np.arange(len(part)))  # every row is a truck of its own
+        assert linkage is not None  # the law of the noise is stated
+        mean, worst, between = linkage.mean, linkage.worst, noisy_interval(linkage, "mean")
+        # The worst is a point if every true value was tried; otherwise the upper end is what epsilon allows.
+        low, high = noisy_interval(linkage, "worst")
+        high = min(high, max(low, max_likelihood(view.rows)))
+        at_worst = percent(low)
+        if linkage.points is not None:
+            at_worst += words("among values tried", num=linkage.points, high=high)
+        blind, facts = view.baseline, {"label": view.label, "known": view.known, "worst": at_worst}
+        details = {**_alike(mean), "note": linkage.note}
+        yield figure("identification expected{label}", mean, blind, between, details, k=1 / mean, **facts)
+        yield figure("identification expected{label}, worst", worst, blind, (low, high), _alike(worst), **facts)
+        # The same under the usual names of risks.
+        yield figure("prosecutor risk{label} | noisy", worst, blind, (low, high), {"mean": mean}, **facts)
+        yield figure("journalist risk{label} | noisy", worst, blind, (0.0, high), **facts)
+        yield figure("marketer risk{label} | noisy", mean, blind, between, **facts)
     for name, domain in view.domains.items():
         width = view.column(f"{name}_upper") - view.column(f"{name}_lower")
-        share = min(math.fsum(width.tolist()) / len(width) / domain.span, 1.0)
+        share = min(_mean(width) / domain.span, 1.0)
         yield figure("interval width ({column}){label}", share, 1.0, column=name, label=view.label)
     if view.release.classes is None:
         yield from truck_figures(view.release, plan)
 
 
 def max_likelihood(rows: NoisyRows) -> float:
-    """Bound how likely the best guess of a row can be, whatever the true values are and however others are spread.
-
-    A row weighs f(b | w) / g(b), where g averages f(b | .) over the values of a cell: epsilon keeps it between
-    e^-epsilon and e^epsilon, with the epsilons of all columns added up. So of n rows of a group the likeliest has at
-    most 1 / (1 + (n - 1) e^(-2 epsilon)) of the weight.
-    """
+    """Bound how likely the best guess of a row can be, whatever the true values are and however others are spread."""
+    # A row weighs f(b | w) / g(b), where g averages f(b | .) over the values of a cell: epsilon keeps it between
+    # e^-epsilon and e^epsilon, with the epsilons of all columns added up. So of n rows of a group the likeliest has at
+    # most 1 / (1 + (n - 1) e^(-2 epsilon)) of the weight.
     loss = np.zeros(len(rows.sizes))
     for cells, of_group in zip(rows.cells, rows.cell_of_group, strict=True):
         # A cell with one point has no noise, and reveals nothing but itself.
@@ -230,29 +231,6 @@ def max_likelihood(rows: NoisyRows) -> float:
     with np.errstate(under="ignore"):
         bound = 1 / (1 + (rows.sizes - 1) * np.exp(-2 * loss))
     return float(min(1.0, bound.max() * (1 + 1e-12)))
-
-
-def _expected(view: NoisyView, rows: NoisyRows) -> Iterator[KeyFigure]:
-    """Compute how likely a row is named, also under the usual names of risks."""
-    part = view.release
-    if len(view.positions) < len(part):
-        part = Release(certificate=part.certificate, data=part.data.take(view.positions))
-    linkage = noisy_linkage(part, np.arange(len(part)))  # every row is a truck of its own
-    assert linkage is not None  # the law of the noise is stated
-    mean, worst, between = linkage.mean, linkage.worst, noisy_interval(linkage, "mean")
-    # The worst is a point if every true value was tried; otherwise the upper end is what epsilon allows.
-    low, high = noisy_interval(linkage, "worst")
-    high = min(high, max(low, max_likelihood(rows)))
-    at_worst = percent(low)
-    if linkage.points is not None:
-        at_worst += words("among values tried", num=linkage.points, high=high)
-    blind, facts = view.baseline, {"label": view.label, "known": view.known, "worst": at_worst}
-    details = {**_alike(mean), "note": linkage.note}
-    yield figure("identification expected{label}", mean, blind, between, details, k=1 / mean, **facts)
-    yield figure("identification expected{label}, worst", worst, blind, (low, high), _alike(worst), **facts)
-    yield figure("prosecutor risk{label} | noisy", worst, blind, (low, high), {"mean": mean}, **facts)
-    yield figure("journalist risk{label} | noisy", worst, blind, (0.0, high), **facts)
-    yield figure("marketer risk{label} | noisy", mean, blind, between, **facts)
 
 
 # Figures that take the truth
@@ -304,8 +282,7 @@ def truth_figures(
                 figures.append(figure("truck named", hits / num, chance.mean, interval, num=num, blind=blind_words))
     if truth.true_row is not None:
         for name, values in zip(view.domains, truth.values, strict=True):
-            figures.append(_coverage(view, name, values))
-            figures += _errors(view, name, values) if not view.label else []
+            figures += _errors(view, name, values)
     return figures, at_risk, notes
 
 
@@ -333,8 +310,7 @@ def _simulated(truth: NoisyTruth, tell: Progress) -> KeyFigure:
     tell("sampling the noise again")
     some = truth.some(MAX_DRAWN_PAIRS // MIN_DRAWS)
     num = min(MAX_DRAWS, max(1, MAX_DRAWN_PAIRS // (len(some) * len(truth.records))))
-    draws = list(simulate(truth, some, num))
-    trials = num * len(some)
+    draws, trials = list(simulate(truth, some, num)), num * len(some)
     hits = math.fsum(float(one.hit.sum()) for one, _ in draws)
     stated = math.fsum(float(one.stated.sum()) for one, _ in draws) / trials
     printed = {
@@ -356,13 +332,8 @@ def simulate(
     for _ in range(num):
         again = [cells.steps(cells.perturb(v, noise)) for cells, v in zip(rows.cells, truth.values, strict=True)]
         # Each record's row stands at its own place: the order reveals nothing, as ties are broken at random.
-        others = NoisyRows(
-            names=rows.names,
-            cells=rows.cells,
-            rows=np.arange(len(truth.records)),
-            steps=np.array(again),
-            stratum=truth.stratum,
-        )
+        own = {"rows": np.arange(len(truth.records)), "steps": np.array(again), "stratum": truth.stratum}
+        others = NoisyRows(names=rows.names, cells=rows.cells, **own)
         yield (attack_rows(others, steps, stratum, some), attack_rows(others, steps, stratum, some, as_printed=True))
 
 
@@ -385,30 +356,15 @@ def nearest_hits(truth: NoisyTruth, some: IntArray) -> FloatArray:
 def _at_risk(truth: NoisyTruth, some: IntArray, chances: FloatArray, rows: IntArray) -> list[RecordAtRisk]:
     """List the records for which the attacker is surest of the true row."""
     source = truth.data.source_rows[truth.records[some]]
-    order = np.lexsort((source, -chances))[:MAX_AT_RISK]
-    return [
-        RecordAtRisk(
-            source_row=int(source[place]),
-            record_linkage=float(chances[place]),
-            rows=int(rows[place]),
-            attribute_linkage={},
-        )
-        for place in order.tolist()
-    ]
+    order = np.lexsort((source, -chances))[: findings.MAX_AT_RISK]
+    lines = zip(*(part[order].tolist() for part in (source, chances, rows)), strict=True)
+    return [RecordAtRisk(source_row=row, record_linkage=chance, rows=num) for row, chance, num in lines]
 
 
 def _errors(view: NoisyView, name: str, values: FloatArray) -> Iterator[KeyFigure]:
-    domain = view.domains[name]
-    middle = (domain.lower_float + domain.upper_float) / 2
-    errors = [np.abs(guess - values) for guess in (view.column(name), middle)]
-    means, roots = [_mean(own) for own in errors], [math.sqrt(_mean(own**2)) for own in errors]
-    for key, pair in (("mean absolute error ({column})", means), ("root mean squared error ({column})", roots)):
-        off, blind_off = (with_unit(number, domain.unit) for number in pair)
-        yield figure(key, pair[0], pair[1], column=name, unit=domain.unit, off=off, blind_off=blind_off)
-
-
-def _coverage(view: NoisyView, name: str, values: FloatArray) -> KeyFigure:
+    """Compute how often intervals contain the true values, and how far noisy values are from them."""
     inside = (view.column(f"{name}_lower") <= values) & (values <= view.column(f"{name}_upper"))
+    domain = view.domains[name]
     if view.rows is None:
         stated = float((view.release.certificate.rows.published_intervals or {})[name].confidence)
     else:  # the mean over rows
@@ -416,4 +372,11 @@ def _coverage(view: NoisyView, name: str, values: FloatArray) -> KeyFigure:
         cells, steps = view.rows.cells[axis], view.rows.steps[axis]
         stated = _mean(np.array([item["coverage"] for item in cells.describe()])[cells.index(steps)])
     interval = wilson(int(inside.sum()), len(inside))
-    return figure("coverage ({column}){label}", float(inside.mean()), stated, interval, column=name, label=view.label)
+    yield figure("coverage ({column}){label}", float(inside.mean()), stated, interval, column=name, label=view.label)
+    if view.label:
+        return
+    errors = [np.abs(guess - values) for guess in (view.column(name), (domain.lower_float + domain.upper_float) / 2)]
+    means, roots = [_mean(own) for own in errors], [math.sqrt(_mean(own**2)) for own in errors]
+    for key, pair in (("mean absolute error ({column})", means), ("root mean squared error ({column})", roots)):
+        off, blind_off = (with_unit(number, domain.unit) for number in pair)
+        yield figure(key, pair[0], pair[1], column=name, unit=domain.unit, off=off, blind_off=blind_off)

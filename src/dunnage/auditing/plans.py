@@ -29,35 +29,16 @@ from dunnage.kernels.bins.fills import FillSlots, Items, count_fills
 from dunnage.model.city import City
 from dunnage.model.guarantees import SampledDP
 from dunnage.noise.source import Noise
-from dunnage.planning.linkage import MEMBER_NOTE, exchangeable, linkage_of_plan, noisy_linkage, truck_linkage
-from dunnage.planning.models import PackingModel
+from dunnage.planning.linkage import MEMBER_NOTE, linkage_of_plan, noisy_linkage, truck_linkage
 from dunnage.planning.packing import packed_group
 from dunnage.planning.plan import FleetPlan, Linkage, Plan, whole_if_possible
 from dunnage.planning.problem import combinations, rows_by_group
-from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
+from dunnage.planning.trucks import Truck
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.settle import (
-    Capacity,
-    Settlement,
-    apply,
-    listed,
-    matched_records,
-    planned_linkage,
-    received_plan,
-)
-from dunnage.settle.fleets import FleetSettlement, apply_fleet, true_days, true_universe
-from dunnage.settle.repair import (
-    LEFT_BEHIND,
-    Fill,
-    RepairTask,
-    columns_apart,
-    counted_fills,
-    draw,
-    planned_counts,
-    repair_task,
-    whole_table,
-)
+from dunnage.settle import Settlement, apply
+from dunnage.settle.fleets import apply_fleet, true_days, true_universe
+from dunnage.settle.repair import LEFT_BEHIND, Fill, RepairTask, counted_fills, planned_counts, whole_table
 from dunnage.tables.dataset import Dataset
 from dunnage.text import percent
 
@@ -146,21 +127,7 @@ def plan_figures(
     tell("applying the plan")
     done = apply(plan, data, release, key)
     tell("packing the true weights")
-    worth = plan_utility(done, data, seconds=seconds, progress=tell)
-    figures = [
-        *_costs(plan, worth, release.certificate.guarantee.protects),
-        figure("plan feasible", float(worth.plan_feasible), 1.0, fits=words(f"fits: {worth.plan_feasible}")),
-        figure("bins feasible", worth.bins_feasible, 1.0),
-    ]
-    if release.classes is not None:  # noisy rows are not interchangeable: the plan fits or it does not
-        likely = worth.feasibility
-        details = {"kind": likely.kind, "permutations": likely.permutations}
-        figures.append(figure("joint feasibility", likely.value, 1.0, likely.interval, details))
-    return figures, []
-
-
-def _costs(plan: Plan, worth: PlanUtility, record: str) -> Iterator[KeyFigure]:
-    """Compare the plan with the best on true weights, as a ratio, and in trucks or in what they cost."""
+    worth, record = plan_utility(done, data, seconds=seconds, progress=tell), release.certificate.guarantee.protects
     # A plan takes at least one truck, the cheapest; trucks that cost nothing bound nothing.
     least = max(worth.bound, 1.0 if len(plan.trucks) == 1 else min(float(truck.cost) for truck in plan.trucks))
     # If the best is not proven, the ratio may be larger; packages outside were packed as well as time allowed.
@@ -173,7 +140,7 @@ def _costs(plan: Plan, worth: PlanUtility, record: str) -> Iterator[KeyFigure]:
     facts = {"unit": unit, "takes": words("plan and outside take" if num else "plan takes")}
     facts["sure"] = words("nothing better" if worth.proven else "not proven")
     facts["fit"] = "" if worth.plan_feasible else words("does not fit", overloaded=overloaded)
-    yield figure("objective ratio", worth.ratio, 1.0, interval, details, **facts)
+    figures = [figure("objective ratio", worth.ratio, 1.0, interval, details, **facts)]
     more = worth.objective - worth.optimum
     begins = words("privacy costs", more=more, unit="truck" if unit == "trucks" and more == 1 else unit)
     if not worth.plan_feasible:  # nobody knows what a plan that does not fit costs
@@ -185,8 +152,17 @@ def _costs(plan: Plan, worth: PlanUtility, record: str) -> Iterator[KeyFigure]:
     parts = ("proven", "bound", "in_plan", "outside", "packages", "packages_outside")
     details, interval = {name: getattr(worth, name) for name in parts}, (min(worth.objective, in_all), worth.objective)
     # The baseline is a plan without privacy, of all packages.
-    key = "trucks" if unit == "trucks" else "cost"
-    yield figure(key, worth.objective, worth.optimum, interval, details, **facts)
+    key_of_cost = "trucks" if unit == "trucks" else "cost"
+    figures += [
+        figure(key_of_cost, worth.objective, worth.optimum, interval, details, **facts),
+        figure("plan feasible", float(worth.plan_feasible), 1.0, fits=words(f"fits: {worth.plan_feasible}")),
+        figure("bins feasible", worth.bins_feasible, 1.0),
+    ]
+    if release.classes is not None:  # noisy rows are not interchangeable: the plan fits or it does not
+        likely = worth.feasibility
+        how = {"kind": likely.kind, "permutations": likely.permutations}
+        figures.append(figure("joint feasibility", likely.value, 1.0, likely.interval, how))
+    return figures, []
 
 
 class Feasibility(NamedTuple):
@@ -205,12 +181,10 @@ class Feasibility(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanUtility:
-    """A plan compared with the best plan on the true weights. Private.
+    """A plan compared with the best plan on the true weights. Private."""
 
-    Both sides ship the same packages: all that could be read, released or not, except those that were left behind or
-    are heavier than every truck. Rows that were left out on reading have no weight, and are on neither side.
-    """
-
+    # Both sides ship the same packages: all that could be read, released or not, except those that were left behind or
+    # are heavier than every truck. Rows that were left out on reading have no weight, and are on neither side.
     objective: float  # Bins in use, also for packages outside the plan; with several kinds, their cost
     optimum: float  # The same for the best known plan on the true weights of all these packages
     proven: bool  # Whether no plan on the true weights does better
@@ -227,7 +201,6 @@ class PlanUtility:
 
     @property
     def in_plan(self) -> float:
-        """What the plan itself takes of the objective."""
         return whole_if_possible(exact(self.objective, what="objective") - exact(self.outside, what="outside"))
 
     @property
@@ -289,7 +262,8 @@ def plan_utility(
     records, bins = planned[loaded][first], bins[loaded][first]
     shipped = np.concatenate([records, np.setdiff1d(np.arange(len(data)), planned)])
     amounts = np.column_stack([data.numbers(quantity)[shipped] for quantity in plan.quantities])
-    fits = _fits_some_truck(amounts, list(plan.quantities), plan.trucks)
+    rooms = np.array([[truck.capacity[quantity] for quantity in plan.quantities] for truck in plan.trucks])
+    fits = np.any(np.all(amounts[:, None] <= rooms, axis=2), axis=1)  # some truck
     in_plan = np.arange(len(shipped)) < len(records)
     if not (fits & in_plan).any():
         raise ParameterError("no package is loaded, so there is nothing to compare. Use larger trucks.")
@@ -322,11 +296,14 @@ def plan_utility(
     if settlement.feasible and (optimum is None or objective < optimum):
         optimum = objective
     assert optimum is not None
-    spent, sealed = time.monotonic() - start, settlement.sealed
+    spent, sealed, bins_feasible = time.monotonic() - start, settlement.sealed, settlement.bins_feasible
     if sealed is None:
         likely = _likely(settlement.task, permutations, noise or Noise())
+    elif settlement.plan_feasible or sealed.exact:
+        # A sealed plan fits for certain if it can be filled at all, because its owner knows the weights.
+        likely = Feasibility.exactly(float(settlement.plan_feasible), bins_feasible)
     else:
-        likely = _fillable(settlement.plan_feasible, sealed.exact, settlement.bins_feasible)
+        likely = Feasibility(0.0, (0.0, 1.0), bins_feasible, "estimate")
     return PlanUtility(
         objective=whole_if_possible(objective),
         optimum=whole_if_possible(optimum),
@@ -337,16 +314,11 @@ def plan_utility(
         outside=whole_if_possible(outside.cost),
         outside_bound=whole_if_possible(outside.bound),
         plan_feasible=settlement.plan_feasible,
-        bins_feasible=settlement.bins_feasible,
+        bins_feasible=bins_feasible,
         feasibility=likely,
         truck_linkage=settlement.truck_linkage,
         seconds=spent,
     )
-
-
-def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Sequence[Truck]) -> BoolArray:
-    rooms = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
-    return np.asarray(np.any(np.all(amounts[:, None] <= rooms, axis=2), axis=1))
 
 
 def group_codes(data: Dataset, names: Iterable[str | None], records: IntArray | None = None) -> IntArray:
@@ -360,95 +332,7 @@ def group_codes(data: Dataset, names: Iterable[str | None], records: IntArray | 
     return codes
 
 
-# The plan that privacy did not allow
-
-
-def true_plan(
-    data: Dataset,
-    release: Release,
-    key: Key,
-    *,
-    capacity: Capacity | None = None,
-    trucks: Sequence[Truck] | None = None,
-    by: str | None = None,
-    apart: str | None = None,
-    seconds: float = DEFAULT_SECONDS,
-    progress: Progress | None = None,
-) -> Plan:
-    """Plan on the true weights of the released rows, for comparison. Private: never share it as a plan.
-
-    It leaves out packages that were not released; :func:`plan_utility` counts what all packages take.
-    """
-    start = time.monotonic()
-    records = matched_records(data, release, key)
-    if (capacity is None) == (not trucks):
-        raise ParameterError("a plan needs either a capacity or trucks. Give one of the two.")
-    units = {name: release.uncertain(name).unit for name in release.quantities}
-    room = {} if capacity is None else parse_capacities(listed(capacity), units)
-    kinds = tuple(trucks or (Truck(name="truck", capacity=room),))
-    packed = {name: unit for name, unit in units.items() if all(truck.capacity.get(name, 0) > 0 for truck in kinds)}
-    if not packed:
-        raise ParameterError("no quantity has a capacity in every kind of truck. Give one a capacity in all of them.")
-    check_kinds(kinds, packed)
-    amounts = np.column_stack([data.numbers(quantity)[records] for quantity in packed])
-    heavy = int((~_fits_some_truck(amounts, list(packed), kinds)).sum())
-    if heavy:
-        raise NoPlanError(f"{heavy} of the released packages fit no truck. Use a larger truck.")
-    columns_apart(release, by, apart)
-    group = group_codes(data, (by, apart), records)
-    truth = pack_truth(amounts, list(packed), kinds, group, deadline=start + seconds, progress=progress)
-    if len(kinds) == 1 and kinds[0].count is not None and truth.cost > kinds[0].count:
-        raise NoPlanError(
-            f"{kinds[0].count} trucks are not enough: this plan needs {truth.cost}, and any plan needs {truth.bound}."
-        )
-    return Plan(
-        release=release.certificate.digest,
-        bin_of_row=truth.bin_of_row,
-        truck_of_bin=truth.truck_of_bin,
-        trucks=kinds,
-        model=PackingModel(name="true weights"),
-        bound=whole_if_possible(truth.bound),
-        seconds=time.monotonic() - start,
-        quantities=packed,
-        by=by,
-        apart=apart,
-        truck_linkage=planned_linkage(release, exchangeable(release), truth.bin_of_row),
-        private=True,
-    )
-
-
 # How likely a plan fits
-
-
-def feasibility(
-    plan: Plan,
-    data: Dataset,
-    release: Release,
-    key: Key,
-    *,
-    permutations: int = DEFAULT_PERMUTATIONS,
-    noise: Noise | None = None,
-) -> Feasibility:
-    """Compute how likely every bin of a plan fits, over all orders in which a class's rows may be its packages.
-
-    Rows are published in random order, so all orders of rows that look alike are equally likely.
-    """
-    noise = noise or Noise()
-    records = matched_records(data, release, key)
-    chosen = received_plan(plan, release, None, None)
-    amounts = np.column_stack([data.numbers(quantity)[records] for quantity in chosen.quantities])
-    task = repair_task(chosen, amounts, release, noise)
-    if chosen.slots is None:
-        return _likely(task, permutations, noise)
-    fill = draw(task, noise)
-    return _fillable(fill.bin_of_row is not None, fill.exact, float(fill.bin_of_row is not None))
-
-
-def _fillable(filled: bool, counted: bool, bins: float) -> Feasibility:
-    """Rate a sealed plan: it fits for certain if it can be filled at all, because its owner knows the weights."""
-    if filled or counted:
-        return Feasibility.exactly(float(filled), bins)
-    return Feasibility(0.0, (0.0, 1.0), bins, "estimate")
 
 
 def _likely(task: RepairTask, permutations: int, noise: Noise) -> Feasibility:
@@ -481,9 +365,7 @@ def _num_fills(counts: IntArray) -> int:
 
 def _mean_of_bins(task: RepairTask) -> float | None:
     """Return the mean over bins of the probability that one fits; None if one cannot be counted."""
-    counts = planned_counts(task)
-    rooms = task.rooms
-    deadline = time.monotonic() + BINS_SECONDS
+    counts, rooms, deadline = planned_counts(task), task.rooms, time.monotonic() + BINS_SECONDS
     computed: dict[bytes, Fraction] = {}
     chances = []
     for bin_, room in enumerate(rooms):
@@ -551,13 +433,10 @@ def pack_truth(
             shift, same = np.array(most, dtype=object), not any(most)
             whole, rooms = (-(-whole >> shift)).astype(np.int64), (rooms >> shift).astype(np.int64)
         several = len(trucks) > 1
+        costs = [exact(truck.cost, what="cost") if several else 1 for truck in trucks]
         kinds = [
-            BinKind(
-                capacity=tuple(room),
-                cost=exact(truck.cost, what="cost") if several else 1,
-                count=truck.count if several else None,
-            )
-            for truck, room in zip(trucks, rooms.tolist(), strict=True)
+            BinKind(capacity=tuple(room), cost=cost, count=truck.count if several else None)
+            for truck, cost, room in zip(trucks, costs, rooms.tolist(), strict=True)
         ]
         tell("packing the true amounts")
         seconds = max(deadline - time.monotonic(), MIN_SECONDS)
@@ -575,24 +454,38 @@ def pack_truth(
 
 
 def fleet_figures(
-    plan: FleetPlan,
-    data: Dataset,
-    release: Release,
-    city: City,
-    key: Key | None,
-    *,
-    shuttle_hour: float | None,
-    tell: Progress,
+    plan: FleetPlan, data: Dataset, release: Release, city: City, key: Key | None, price: float | None, tell: Progress
 ) -> tuple[list[KeyFigure], list[str]]:
     """Run the planned shuttles on the true trips, beside those that the trips need; return figures and notes."""
-    done = apply_fleet(plan, data, release, city, key, shuttle_hour=shuttle_hour, progress=tell)
+    done = apply_fleet(plan, data, release, city, key, shuttle_hour=price, progress=tell)
     universe = true_universe(done.plan, data)
     # Seconds of trips are sampled where only their counts are known.
     sampled = true_days(data, universe, done.task.ground, done.plan.model.day if done.plan.model else None) is None
     target, wait, known = float(done.task.max_wait), done.wait_seconds, done.needed is not None
     notes = [] if done.checked else [words("fleet unchecked")]
-    if not known:
+    figures: list[KeyFigure] = []
+    if done.needed is None:
         notes.append(words("no fleet", target=target))
+    else:  # compare the shuttles, and their cost a day, with those that the true trips need
+        needed, hours = sum(done.needed), (done.task.span[1] - done.task.span[0]) / 3600
+        price = done.cost.per_shuttle_hour if done.cost is not None else None
+        day, unit = (hours, "shuttle-hours a day") if price is None else (hours * price, "a day")
+        because = ""
+        if done.shuttles != needed and needed:
+            side = "more" if done.shuttles > needed else "fewer"
+            because = words("because of privacy", share=abs(done.shuttles - needed) / needed, side=side)
+        by_zone = zip(done.zones, done.planned, done.needed, strict=True)
+        zones = {zone: {"planned": planned, "needed": own} for zone, planned, own in by_zone}
+        more, details = (done.shuttles - needed) * day, {"hours_a_day": hours, "per_shuttle_hour": price}
+        facts = {"unit": unit, "priced": "" if price is None else words("priced", price=price)}
+        if not all(done.meets_target):  # a fleet that misses its target is no saving
+            facts["difference"] = words("fleet late")
+        else:
+            facts["difference"] = words("fleet costs" if more >= 0 else "fleet saves", more=abs(more))
+        figures = [
+            figure("shuttles", done.shuttles, needed, None, {"zones": zones}, because=because),
+            figure("cost | fleet", done.shuttles * day, needed * day, None, details, **facts),
+        ]
     interval = wait, wait
     if sampled:
         notes.append(words("waits estimated"))
@@ -604,34 +497,11 @@ def fleet_figures(
     details = {"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds}
     facts = {"without": words("ideal wait", ideal=ideal) if known else words("no ideal wait")}
     facts["late"] = words("unserved", num=done.unserved) if done.unserved else ""
-    waiting = figure("wait", wait, ideal, interval, details, **facts)
+    figures.append(figure("wait", wait, ideal, interval, details, **facts))
     met, num, best = sum(done.meets_target), len(done.zones), words("ideal in all" if known else "ideal in none")
     missed = {"missed": [zone for zone, in_time in zip(done.zones, done.meets_target, strict=True) if not in_time]}
-    in_time = figure("zones in time", met / num, 1.0, None, missed, met=met, num=num, best=best)
-    return [*_fleet_sizes(done), waiting, in_time], notes
-
-
-def _fleet_sizes(done: FleetSettlement) -> Iterator[KeyFigure]:
-    """Compare the shuttles, and their cost a day, with those that the true trips need."""
-    if done.needed is None:
-        return
-    needed, hours = sum(done.needed), (done.task.span[1] - done.task.span[0]) / 3600
-    price = done.cost.per_shuttle_hour if done.cost is not None else None
-    day, unit = (hours, "shuttle-hours a day") if price is None else (hours * price, "a day")
-    by_zone = zip(done.zones, done.planned, done.needed, strict=True)
-    because = ""
-    if done.shuttles != needed and needed:
-        side = "more" if done.shuttles > needed else "fewer"
-        because = words("because of privacy", share=abs(done.shuttles - needed) / needed, side=side)
-    zones = {zone: {"planned": planned, "needed": own} for zone, planned, own in by_zone}
-    yield figure("shuttles", done.shuttles, needed, None, {"zones": zones}, because=because)
-    more, details = (done.shuttles - needed) * day, {"hours_a_day": hours, "per_shuttle_hour": price}
-    facts = {"unit": unit, "priced": "" if price is None else words("priced", price=price)}
-    if not all(done.meets_target):  # a fleet that misses its target is no saving
-        facts["difference"] = words("fleet late")
-    else:
-        facts["difference"] = words("fleet costs" if more >= 0 else "fleet saves", more=abs(more))
-    yield figure("cost | fleet", done.shuttles * day, needed * day, None, details, **facts)
+    figures.append(figure("zones in time", met / num, 1.0, None, missed, met=met, num=num, best=best))
+    return figures, notes
 
 
 def spread_interval(means: Sequence[float], value: float, *, most: float) -> Interval:

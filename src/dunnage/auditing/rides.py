@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.auditing import findings
 from dunnage.auditing.classes import (
     ClassAttribute,
     ClassesTruth,
@@ -37,17 +38,7 @@ from dunnage.auditing.classes import (
     codes_of,
     record_linkage,
 )
-from dunnage.auditing.findings import (
-    NORMAL_REACH,
-    Interval,
-    KeyFigure,
-    Progress,
-    figure,
-    mean_interval,
-    wilson,
-    with_unit,
-    words,
-)
+from dunnage.auditing.findings import Interval, KeyFigure, Progress, figure, mean_interval, wilson, with_unit, words
 from dunnage.model.domains import CodedDomain, Graph
 from dunnage.model.measures import (
     DISTANCE_WORDS,
@@ -83,7 +74,22 @@ _HOURS = {
 
 def view_figures(view: ClassesView) -> Iterator[KeyFigure]:
     """Compute what the release shows by itself: its distortion, and how diverse sensitive values are."""
-    yield from _distortion(view)
+    loss = ClassDistortion.of(view)
+    own, equal = own_weights(view), shares_of(dict.fromkeys(view.names, 1.0))
+    total, fixed, inside = loss.total(own), loss.total(equal), loss.by_generalisation(own)
+    counts = ", ".join(f"{name} {number_text(weight)}" for name, weight in own.items())
+    lost, by_name = {"by_suppression": loss.suppressed}, {name: loss.attribute(name) for name in view.names}
+    details = {"by_generalisation": inside, **lost, "weights": own, "attributes": by_name}
+    yield figure("total distortion | clusters", total, 1.0, None, details, counts=counts)
+    details = {"by_generalisation": loss.by_generalisation(equal), **lost}
+    yield figure("total distortion, equal weights", fixed, 1.0, None, details)
+    details = {"attributes": loss.generalised, **_class_details(view, loss.class_costs(own))}
+    yield figure("distortion by generalisation", inside, 1.0, None, details)
+    yield figure("distortion by suppression", loss.suppressed, 1.0)
+    for name, value in by_name.items():
+        wide = loss.generalised[name]
+        facts = {"column": name, "wide": wide, "suppressed": loss.suppressed}
+        yield figure("distortion ({column}) | clusters", value, 1.0, None, {"by_generalisation": wide, **lost}, **facts)
     for name in view.sensitive:
         column = ranked(view.release.data.column(name).combine_chunks(), view.release.attributes[name].plain())
         yield from _diversity(name, view.class_id, column, ordered=view.mechanism.sensitive_order, private=False)
@@ -154,26 +160,21 @@ class ClassDistortion(NamedTuple):
     @classmethod
     def of(cls, view: ClassesView) -> ClassDistortion:
         """Measure a release, by its classes and the count of suppressed records that it states."""
-        released = int(view.sizes.sum())
-        lost = view.release.certificate.rows.num_suppressed
+        released, lost = int(view.sizes.sum()), view.release.certificate.rows.num_suppressed
         widths = {attribute.name: class_widths(attribute) for attribute in view.attributes}
         means = {name: math.fsum((view.sizes * wide).tolist()) / released for name, wide in widths.items()}
         return cls(means, lost / (released + lost), widths)
 
-    def attribute(self, name: str) -> float:
-        """Return the distortion of one attribute (eq. 18)."""
+    def attribute(self, name: str) -> float:  # eq. 18
         return self.with_suppressed(self.generalised[name])
 
-    def total(self, weights: dict[str, float]) -> float:
-        """Return the distortion in total (eq. 14), by the weight of each attribute."""
+    def total(self, weights: dict[str, float]) -> float:  # eq. 14
         return self.with_suppressed(self.by_generalisation(weights))
 
-    def by_generalisation(self, weights: dict[str, float]) -> float:
-        """Return the distortion of released records (eq. 16)."""
+    def by_generalisation(self, weights: dict[str, float]) -> float:  # eq. 16: over released records
         return math.fsum(weights[name] * value for name, value in self.generalised.items())
 
-    def class_costs(self, weights: dict[str, float]) -> FloatArray:
-        """Return what each class is charged for one of its records (eq. 15), by the weight of each attribute."""
+    def class_costs(self, weights: dict[str, float]) -> FloatArray:  # eq. 15: for one record of each class
         return np.asarray(np.sum([weights[name] * wide for name, wide in self.widths.items()], axis=0))
 
     def with_suppressed(self, generalised: float) -> float:
@@ -183,28 +184,8 @@ class ClassDistortion(NamedTuple):
 def own_weights(view: ClassesView) -> dict[str, float]:
     """Return the weight of each attribute as the release states it; equal weights if it does not."""
     stated = view.release.certificate.rows.importance
-    known = stated is not None and set(stated.weights) == set(view.names)
-    return shares_of({name: stated.weights[name] if stated is not None and known else 1.0 for name in view.names})
-
-
-def _distortion(view: ClassesView) -> Iterator[KeyFigure]:
-    loss = ClassDistortion.of(view)
-    own, equal = own_weights(view), shares_of(dict.fromkeys(view.names, 1.0))
-    total, fixed, inside = loss.total(own), loss.total(equal), loss.by_generalisation(own)
-    counts = ", ".join(f"{name} {number_text(weight)}" for name, weight in own.items())
-    lost = {"by_suppression": loss.suppressed}
-    by_name = {name: loss.attribute(name) for name in view.names}
-    details = {"by_generalisation": inside, **lost, "weights": own, "attributes": by_name}
-    yield figure("total distortion | clusters", total, 1.0, None, details, counts=counts)
-    details = {"by_generalisation": loss.by_generalisation(equal), **lost}
-    yield figure("total distortion, equal weights", fixed, 1.0, None, details)
-    details = {"attributes": loss.generalised, **_class_details(view, loss.class_costs(own))}
-    yield figure("distortion by generalisation", inside, 1.0, None, details)
-    yield figure("distortion by suppression", loss.suppressed, 1.0)
-    for name, value in by_name.items():
-        wide = loss.generalised[name]
-        facts = {"column": name, "wide": wide, "suppressed": loss.suppressed}
-        yield figure("distortion ({column}) | clusters", value, 1.0, None, {"by_generalisation": wide, **lost}, **facts)
+    weights = {} if stated is None or set(stated.weights) != set(view.names) else stated.weights
+    return shares_of({name: weights.get(name, 1.0) for name in view.names})
 
 
 def _class_details(view: ClassesView, costs: FloatArray) -> dict[str, object]:
@@ -268,7 +249,26 @@ def demand_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     figures += _top_pairs(truth, *stations)
     if hours is None:
         return figures, [words("no time")]
-    return figures + _boardings(truth, stations[0], hours), []
+    # The error of boardings by station and hour, over all stations and all hours of the domain.
+    view, station, clock, num = truth.view, stations[0], attributes[hours], len(truth.data)
+    assert clock.numeric is not None
+    counts = hourly_boardings(view, station, hours)
+    first = math.floor(clock.numeric.lower_float / _hour(clock))
+    of_record = np.floor(truth.known.low[hours] / _hour(clock)).astype(np.int64) - first
+    cells = truth.known.low[station].astype(np.int64) * counts.shape[1] + np.minimum(of_record, counts.shape[1] - 1)
+    true = np.bincount(cells, minlength=counts.size).reshape(counts.shape)
+    floor, even = max(1.0, SANITY * num), np.full(counts.shape, num / counts.size)
+    errors = [np.abs(read - true) for read in (counts, even)]
+    relative = [float((error / np.maximum(true, floor)).mean()) for error in errors]
+    absolute = [float(error.mean()) for error in errors]
+    sums: dict[str, object] = {"station": view.names[station], "time": view.names[hours], "floor": floor}
+    sums["mean"] = float(true.mean())
+    details = {"floor": floor, "cells": counts.size}
+    return [
+        *figures,
+        figure("query error ({station} by hour of {time})", relative[0], relative[1], None, details, **sums),
+        figure("query error, absolute ({station} by hour of {time})", absolute[0], absolute[1], **sums),
+    ], []
 
 
 def _hour(attribute: ClassAttribute) -> float:
@@ -327,8 +327,10 @@ def _top_pairs(truth: ClassesTruth, origin: int, destination: int) -> list[KeyFi
     ]
 
 
-def hour_shares(attribute: ClassAttribute) -> FloatArray:
-    """Return which share of each class's interval lies in each hour of the domain. Shape: classes, hours."""
+def hourly_boardings(view: ClassesView, station: int, time: int) -> FloatArray:
+    """Count rides by station and hour, each row evenly over its set and its interval. Shape: labels, hours."""
+    table, attribute = _incidence(view.attributes[station], len(view.sizes)), view.attributes[time]
+    weight = view.sizes / np.asarray(table.sum(axis=0)).ravel()
     # The very end of the domain, such as 24:00, belongs to the hour before it.
     domain, hour = attribute.numeric, _hour(attribute)
     assert domain is not None
@@ -341,38 +343,8 @@ def hour_shares(attribute: ClassAttribute) -> FloatArray:
     inside = np.minimum(end, ends) - np.maximum(lower, begins)
     points = (lower >= begins) & (lower < ends)
     width = np.where(end > lower, end - lower, 1.0)
-    shares = np.where(end > lower, np.maximum(inside, 0.0) / width, points)
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
-
-
-def hourly_boardings(view: ClassesView, station: int, time: int) -> FloatArray:
-    """Count rides by station and hour, each row evenly over its set and its interval. Shape: labels, hours."""
-    table = _incidence(view.attributes[station], len(view.sizes))
-    weight = view.sizes / np.asarray(table.sum(axis=0)).ravel()
-    return np.asarray(table @ (weight[:, None] * hour_shares(view.attributes[time])))
-
-
-def _boardings(truth: ClassesTruth, station: int, time: int) -> list[KeyFigure]:
-    """Compute the error of boardings by station and hour, over all stations and all hours of the domain."""
-    view, clock = truth.view, truth.view.attributes[time]
-    assert clock.numeric is not None
-    hour = _hour(clock)
-    counts = hourly_boardings(view, station, time)
-    hours = np.floor(truth.known.low[time] / hour).astype(np.int64) - math.floor(clock.numeric.lower_float / hour)
-    hours = np.minimum(hours, counts.shape[1] - 1)
-    cells = truth.known.low[station].astype(np.int64) * counts.shape[1] + hours
-    true = np.bincount(cells, minlength=counts.size).reshape(counts.shape)
-    floor = max(1.0, SANITY * len(truth.data))
-    blind = np.full(counts.shape, len(truth.data) / counts.size)
-    errors = [np.abs(read - true) for read in (counts, blind)]
-    relative = [float((error / np.maximum(true, floor)).mean()) for error in errors]
-    absolute = [float(error.mean()) for error in errors]
-    facts = {"station": view.names[station], "time": view.names[time], "floor": floor, "mean": float(true.mean())}
-    details = {"floor": floor, "cells": counts.size}
-    return [
-        figure("query error ({station} by hour of {time})", relative[0], relative[1], None, details, **facts),
-        figure("query error, absolute ({station} by hour of {time})", absolute[0], absolute[1], **facts),
-    ]
+    shares = np.where(end > lower, np.maximum(inside, 0.0) / width, points)  # of each class's interval in each hour
+    return np.asarray(table @ (weight[:, None] * (shares / shares.sum(axis=1, keepdims=True))))
 
 
 # Attackers who know some attributes of a ride
@@ -470,7 +442,7 @@ def median_interval(numbers: IntArray, complete: bool) -> Interval:
     value = float(np.median(numbers))
     if complete:
         return value, value
-    reach = NORMAL_REACH * math.sqrt(len(numbers)) / 2
+    reach = findings.NORMAL_REACH * math.sqrt(len(numbers)) / 2
     ordered = np.sort(numbers)
     low, high = math.floor(len(ordered) / 2 - reach), math.ceil(len(ordered) / 2 + reach)
     return min(float(ordered[max(low, 0)]), value), max(float(ordered[min(high, len(ordered) - 1)]), value)
@@ -557,30 +529,25 @@ def card_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
                 numbers = [cards_that_fit([fit.records(ride) for ride in own], persons) for own in choices]
                 fewest[side, place] = min(numbers)
         complete = all(math.comb(len(able[num][card]), num) <= MAX_CHOICES for card in some.tolist())
-        figures += _card_figures(num, fewest[0], fewest[1], complete, len(able[num]))
+        (before, risks), attacked = 1 / fewest, len(some)
+        mean, unique, everyone = float(risks.mean()), float((risks == 1).mean()), attacked == len(able[num])
+        low, high = (mean, mean) if everyone else mean_interval(risks)
+        ends = (unique, unique) if everyone else wilson(unique * attacked, attacked)
+        median_before, median = np.median(fewest, axis=1).tolist()
+        details = {
+            "cards": len(able[num]),
+            "attacked": attacked,
+            "fewest_cards": int(fewest[1].min()),
+            "median_cards": median,
+            "median_cards_before": median_before,
+            "every_choice_tried": complete,
+        }
+        among = "" if everyone else words("cards attacked", attacked=attacked, able=len(able[num]))
+        facts = {"num": num, "linked": "" if num == 1 else words("rows linked"), "among": among}
+        facts["reveal"] = "reveals" if num == 1 else "reveal"
+        between, ends = (low, high if complete else 1.0), (ends[0], ends[1] if complete else 1.0)
+        figures += [
+            figure("card risk ({num:#ride} known)", mean, float(before.mean()), between, details, **facts),
+            figure("card uniqueness ({num:#ride} known)", unique, float((before == 1).mean()), ends, **facts),
+        ]
     return figures, []
-
-
-def _card_figures(num: int, before: IntArray, after: IntArray, complete: bool, able: int) -> list[KeyFigure]:
-    attacked, risks = len(after), 1 / after
-    mean, unique, everyone = float(risks.mean()), float((after == 1).mean()), attacked == able
-    low, high = (mean, mean) if everyone else mean_interval(risks)
-    ends = (unique, unique) if everyone else wilson(unique * attacked, attacked)
-    details = {
-        "cards": able,
-        "attacked": attacked,
-        "fewest_cards": int(after.min()),
-        "median_cards": float(np.median(after)),
-        "median_cards_before": float(np.median(before)),
-        "every_choice_tried": complete,
-    }
-    among = "" if everyone else words("cards attacked", attacked=attacked, able=able)
-    facts = {"num": num, "linked": "" if num == 1 else words("rows linked"), "among": among}
-    facts["reveal"] = "reveals" if num == 1 else "reveal"
-    between = low, high if complete else 1.0
-    ends = ends[0], ends[1] if complete else 1.0
-    mean_before, unique_before = float((1 / before).mean()), float((before == 1).mean())
-    return [
-        figure("card risk ({num:#ride} known)", mean, mean_before, between, details, **facts),
-        figure("card uniqueness ({num:#ride} known)", unique, unique_before, ends, **facts),
-    ]

@@ -12,29 +12,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from dunnage._version import __version__
-from dunnage.auditing import carriers, classes, counts, noisy, plans, rides
+from dunnage.auditing import carriers, classes, counts, findings, noisy, plans, rides
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.counts import CountsTruth, CountsView
-from dunnage.auditing.findings import (
-    TOPICS,
-    AtRisk,
-    Finding,
-    KeyFigure,
-    Progress,
-    by_severity,
-    words,
-    worst_risks,
-    written,
-)
+from dunnage.auditing.findings import AtRisk, Finding, KeyFigure, Progress, by_severity, words, worst_risks, written
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
 from dunnage.errors import DunnageError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
@@ -120,16 +111,16 @@ class ReleaseStatement(Model):
         return {name: value for name, value in write(self).items() if name in self.model_fields_set}
 
     @classmethod
-    def of(cls, request: AuditRequest) -> ReleaseStatement:
+    def of(cls, draft: Draft) -> ReleaseStatement:
         """Gather facts of release, policy and plan; none depends on the data beyond what was released."""
-        certificate = request.release.certificate
-        compared = request.packing if request.shuttles is None else request.shuttles
+        certificate = draft.release.certificate
+        compared = draft.packing if draft.shuttles is None else draft.shuttles
         policy = plan = None
-        if request.data is not None:
-            differs = tuple(other_parameters(request.release, request.data))
-            policy = ComparedPolicy(digest=request.data.policy.digest(), differs=differs)
-        elif request.fleet is not None:
-            policy = ComparedPolicy(digest=request.fleet.policy_digest, differs=())
+        if draft.data is not None:
+            differs = tuple(other_parameters(draft.release, draft.data))
+            policy = ComparedPolicy(digest=draft.data.policy.digest(), differs=differs)
+        elif draft.fleet is not None:
+            policy = ComparedPolicy(digest=draft.fleet.policy_digest, differs=())
         if compared is not None:
             kind = compared.minimises if isinstance(compared, Plan) else "shuttles"
             model = compared.model.name if compared.model is not None else ""
@@ -249,10 +240,7 @@ class Audit(Displayed, Tabular, Model):
         return len({item.risk for item in self.risks if item.severity})
 
     def summary(self, *, every: bool = False) -> str:
-        """Describe the audit for a person: the verdict, the risks that matter most, and what privacy cost.
-
-        With ``every``, all findings follow with their sentences.
-        """
+        """Describe the audit for a person: verdict, main risks, what privacy cost; and ``every`` finding if wanted."""
         lines = [f"Audit of {self.dataset}" + (f", {self.period}" if self.period else ""), self.says, ""]
         if self.clearance is not None:
             lines += [self.clearance.text(), ""]
@@ -382,7 +370,7 @@ def audit(
     planned = plan_of(plan, document, external=external)
     if isinstance(planned, FleetPlan) and city is None and not external:
         raise ParameterError("the audit of a plan of shuttles needs the city. Got none. Give --city CITY, as for size.")
-    request = AuditRequest(
+    draft = Draft(
         release=document,
         data=given if isinstance(given, Dataset) else None,
         fleet=given if isinstance(given, Fleet) else None,
@@ -397,13 +385,14 @@ def audit(
         seconds=seconds,
         tell=progress or (lambda line: None),
     )
-    draft, certificate = Draft.of(request), document.certificate
+    draft.attack()
+    certificate = document.certificate
     if house is None and isinstance(given, Dataset) and given.policy.path is not None:
         house = House.find(given.policy.path.parent)
     clearance = None
     if house is not None:
-        linkage = request.packing.truck_linkage if request.packing is not None else None
-        plan_figures = [] if request.packing is None else house.of_linkage(linkage.mean if linkage else None)
+        linkage = draft.packing.truck_linkage if draft.packing is not None else None
+        plan_figures = [] if draft.packing is None else house.of_linkage(linkage.mean if linkage else None)
         figures = [*house.of_certificate(certificate), *plan_figures, *house.of_risks(worst_risks(draft.findings))]
         clearance = house.clear([*house.of_statement(certificate), *figures], exception)
     return Audit(
@@ -412,13 +401,13 @@ def audit(
         release=certificate.digest,
         protects=certificate.guarantee.protects,
         statistic=draft.statistic,
-        findings=tuple(sorted(draft.findings, key=lambda item: TOPICS.index(item.topic))),
+        findings=tuple(sorted(draft.findings, key=lambda item: findings.TOPICS.index(item.topic))),
         at_risk=tuple(draft.at_risk),
         notes=tuple(draft.notes),
-        external=request.external,
+        external=draft.external,
         seconds=round(time.monotonic() - start, 3),
         at_risk_says=draft.risk_says,
-        statement=ReleaseStatement.of(request),
+        statement=ReleaseStatement.of(draft),
         approved=approved,
         clearance=clearance,
     )
@@ -470,8 +459,9 @@ def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, 
 # What is audited and with what, and which attacks and measures fit a release
 
 
-class AuditRequest(NamedTuple):
-    """What is audited, and with what, as for :func:`audit`; no data for an external audit."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class Draft:
+    """What is audited, and with what, as for :func:`audit`; and the audit so far. No data for an external audit."""
 
     release: Release
     data: Dataset | None  # data, fleet: the true rows, or the vehicles that reported
@@ -486,95 +476,89 @@ class AuditRequest(NamedTuple):
     tolerance: float | None
     seconds: float
     tell: Progress
+    statistic: str = NOISE  # What the release states about a class, or `noise`, `counts`, `estimates`
+    findings: list[Finding] = field(default_factory=list)
+    at_risk: Sequence[AtRisk] = ()
+    risk_says: str = ""  # What that means, or why nobody is at risk
+    notes: list[str] = field(default_factory=list)  # What could not be computed
 
     @property
     def external(self) -> bool:
         return self.data is None and self.fleet is None
 
-
-class Draft:
-    """The audit so far, for a release of classes, noisy rows, counts or estimates."""
-
-    def __init__(self, request: AuditRequest, statistic: str) -> None:
-        self.request = request
-        self.statistic = statistic  # What the release states about a class, or `noise`, `counts`, `estimates`
-        self.findings: list[Finding] = []
-        self.at_risk: Sequence[AtRisk] = ()
-        self.risk_says = ""  # What that means, or why nobody is at risk
-        self.notes: list[str] = []  # What could not be computed
-
-    @classmethod
-    def of(cls, request: AuditRequest) -> Draft:
-        if request.release.kind == ESTIMATES:
-            return cls(request, ESTIMATES)._with_estimates()
-        if request.release.kind == COUNTS:
-            return cls(request, COUNTS)._with_counts()
-        if request.data is not None:
-            request.data.require_rows()
-        if "class_id" in request.release.data.column_names:
-            view = ClassesView.of(request.release)
-            return cls(request, view.statistic)._with_classes(view)
-        draft = cls(request, NOISE)
-        draft._add_noisy()
-        if request.data is not None:
-            draft._add_lacks(NOISE)
-            draft._add_plan(request.data)
-        return draft
+    def attack(self) -> None:
+        if self.release.kind == ESTIMATES:
+            return self._add_estimates()
+        if self.release.kind == COUNTS:
+            return self._add_counts()
+        if self.data is not None:
+            self.data.require_rows()
+        if "class_id" in self.release.data.column_names:
+            return self._add_classes(ClassesView.of(self.release))
+        self._add_noisy()
+        if self.data is not None:
+            self._add_lacks(NOISE)
+            self._add_plan(self.data)
+        return None
 
     def add(self, figures: Iterable[KeyFigure], notes: Iterable[str] = ()) -> None:
-        self.findings += written(figures, self.request.release.certificate.guarantee.protects)
+        self.findings += written(figures, self.release.certificate.guarantee.protects)
         self.notes += notes
 
     def _add_lacks(self, kind: str) -> None:
         """Note the questions that do not apply to a release without classes, or that cannot be answered."""
-        request = self.request
+        self.statistic = kind
         wanted = {
-            "truth": request.external,
-            "tolerance": request.tolerance is not None,
-            "population": request.population is not None,
-            "also": bool(request.also),
+            "truth": self.external,
+            "tolerance": self.tolerance is not None,
+            "population": self.population is not None,
+            "also": bool(self.also),
         }
         self.notes += [words(f"{kind}: {what}") for what, is_wanted in wanted.items() if is_wanted]
 
-    def _with_estimates(self) -> Draft:
-        request, view = self.request, EstimatesView.of(self.request.release)
-        outside, notes = carriers.view_figures(view.task, request.tell)
-        self.add(outside, [*request.release.owner.cautions(request.release), *notes])
-        if request.fleet is not None:
-            truth = EstimatesTruth.of(view, request.fleet)
+    def _add_estimates(self) -> None:
+        view = EstimatesView.of(self.release)
+        outside, notes = carriers.view_figures(view.task, self.tell)
+        self.add(outside, [*self.release.owner.cautions(self.release), *notes])
+        if self.fleet is not None:
+            truth = EstimatesTruth.of(view, self.fleet)
             public, self.findings = self.findings, []
-            self.add(*carriers.truth_figures(truth, request.tell))
+            self.add(*carriers.truth_figures(truth, self.tell))
             self.at_risk, self.risk_says = carriers.at_risk(truth)
             names = {item.name for item in self.findings}  # someone who knows the fleet guesses numbers better
             self.findings = [item for item in public if item.name not in names] + self.findings
         self._add_lacks(ESTIMATES)
-        return self
 
-    def _with_counts(self) -> Draft:
-        request, view = self.request, CountsView.of(self.request.release)
-        self.add(*counts.view_figures(view, request.tell))
+    def _add_counts(self) -> None:
+        view, data = CountsView.of(self.release), self.data
+        self.add(*counts.view_figures(view, self.tell))
         noise = [item for item in self.findings if item.topic == "utility"]
         self.findings = [item for item in self.findings if item.topic != "utility"]
-        if request.data is not None:
-            refuse_other_universe(view, request.data)
-            self.notes += policy_notes(view, request.data)
-            truth = CountsTruth.of(view, request.data, request.key)
-            if request.shuttles is not None and request.city is not None:
-                parts = (request.shuttles, request.data, request.release, request.city, request.key)
-                self.add(*plans.fleet_figures(*parts, shuttle_hour=request.shuttle_hour, tell=request.tell))
-            self.add(*counts.truth_figures(truth, request.tell))
+        if data is not None:
+            refuse_other_universe(view, data)
+            # Say where the policy of the data would release other counts; the audit goes by the release.
+            differ = other_parameters(self.release, data)
+            bounds = (self.release.certificate.counts.contribution, data.schema.contribution)
+            stated, read = (None if bound is None else (bound.max, bound.per) for bound in bounds)
+            differ += ["contribution"] if stated != read else []
+            differ += ["protects"] if view.protects != data.schema.protects else []
+            self.notes += [words("policy differs", names=", ".join(differ))] if differ else []
+            truth = CountsTruth.of(view, data, self.key)
+            if self.shuttles is not None and self.city is not None:
+                parts = (self.shuttles, data, self.release, self.city, self.key, self.shuttle_hour, self.tell)
+                self.add(*plans.fleet_figures(*parts))
+            self.add(*counts.truth_figures(truth, self.tell))
             self.at_risk, self.risk_says = counts.at_risk(truth)
         self.findings += noise  # errors against the truth say more than the noise that was added, so they come first
-        if request.external and request.shuttles is not None:
-            self.notes.append(words("fleet planned", num=request.shuttles.objective))
+        if self.external and self.shuttles is not None:
+            self.notes.append(words("fleet planned", num=self.shuttles.objective))
         self._add_lacks(COUNTS)
-        return self
 
-    def _with_classes(self, view: ClassesView) -> Draft:
-        request, data, key = self.request, self.request.data, self.request.key
+    def _add_classes(self, view: ClassesView) -> None:
+        data, key, self.statistic = self.data, self.key, view.statistic
         if len(view.sizes):
-            self.add(classes.view_figures(view, request.tell))
-            self.add(plans.truck_figures(request.release, request.packing))
+            self.add(classes.view_figures(view, self.tell))
+            self.add(plans.truck_figures(self.release, self.packing))
         else:
             self.notes.append(words("no class"))
         if view.clustered:
@@ -583,16 +567,16 @@ class Draft:
             self.add(classes.sample_figures(view))
         if data is not None and len(view.sizes):
             truth = ClassesTruth.of(view, data, key)
-            figures, self.at_risk = classes.truth_figures(truth, request.tolerance, request.tell)
+            figures, self.at_risk = classes.truth_figures(truth, self.tolerance, self.tell)
             self.risk_says = words("rows at risk")
             self.add(figures, [] if truth.certain else [words("no key for classes")])
-            if request.population is not None:
+            if self.population is not None:
                 self.findings = [item for item in self.findings if item.name != "journalist risk"]
-                self.add(classes.population_figures(truth, request.population))
+                self.add(classes.population_figures(truth, self.population))
             if view.clustered:
-                self.add(*rides.truth_figures(truth, request.tell))
-            for number, (place, rows, *keys) in enumerate(request.also, 1):
-                request.tell("comparing with another release")
+                self.add(*rides.truth_figures(truth, self.tell))
+            for number, (place, rows, *keys) in enumerate(self.also, 1):
+                self.tell("comparing with another release")
                 other, its_key = opened(place, keys[0] if keys else None)
                 refuse_other_policy(other, rows)
                 other_truth = ClassesTruth.of(ClassesView.of(other), rows, its_key)
@@ -601,32 +585,27 @@ class Draft:
         elif data is not None:
             self.risk_says = words("no class")
         if data is not None and view.sampled:
-            request.tell("taking the sample again")
+            self.tell("taking the sample again")
             Knowledge.of_records(view, data)  # refuses other data; a release without rows allows no further check
             if key is not None and not key.belongs_to(data):
                 raise ReleaseError(classes.OTHER_KEY_ROWS)
             self.add(classes.sampled_again(view, data, key))
-        if request.release.certificate.rows.noise is not None:
+        if self.release.certificate.rows.noise is not None:
             self._add_noisy()
-        return self
 
     def _add_noisy(self) -> None:
-        request, view = self.request, NoisyView.of(self.request.release)
-        self.add(
-            noisy.view_figures(view, request.packing, request.tell), [words("no law")] if view.rows is None else []
-        )
-        if request.data is not None:
-            truth = NoisyTruth.of(view, request.data, request.key)
-            figures, at_risk, notes = noisy.truth_figures(truth, request.packing, request.tell)
+        view = NoisyView.of(self.release)
+        self.add(noisy.view_figures(view, self.packing, self.tell), [words("no law")] if view.rows is None else [])
+        if self.data is not None:
+            truth = NoisyTruth.of(view, self.data, self.key)
+            figures, at_risk, notes = noisy.truth_figures(truth, self.packing, self.tell)
             self.add(figures, notes)
             self.at_risk = self.at_risk or at_risk
             self.risk_says = self.risk_says or words("rows at risk" if at_risk else "no row known")
 
     def _add_plan(self, data: Dataset) -> None:
-        request = self.request
-        if request.packing is not None:
-            parts = (request.release, data, request.key, request.packing, request.seconds, request.tell)
-            self.add(*plans.plan_figures(*parts))
+        if self.packing is not None:
+            self.add(*plans.plan_figures(self.release, data, self.key, self.packing, self.seconds, self.tell))
 
 
 # Whether data were read as they were published: under the same policy, city and period. Messages name public facts.
@@ -690,13 +669,3 @@ def other_parameters(release: Release, data: Dataset) -> list[str]:
         read = dict(data.policy.mechanism)
     differ = [name for name in {**stated, **read} if not same(stated.get(name), read.get(name))]
     return ["mechanism"] if "name" in differ else differ
-
-
-def policy_notes(view: CountsView, data: Dataset) -> list[str]:
-    """Say where the policy of the data would release other counts; the audit goes by the release."""
-    differ = other_parameters(view.release, data)
-    bounds = (view.release.certificate.counts.contribution, data.schema.contribution)
-    stated, read = (None if bound is None else (bound.max, bound.per) for bound in bounds)
-    differ += ["contribution"] if stated != read else []
-    differ += ["protects"] if view.protects != data.schema.protects else []
-    return [words("policy differs", names=", ".join(differ))] if differ else []

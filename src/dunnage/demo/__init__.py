@@ -34,9 +34,18 @@ class Demo:
 def run_demo(
     out: str | os.PathLike[str], *, quick: bool = False, force: bool = False, progress: Progress | None = None
 ) -> Demo:
-    folder = Path(out)
-    _make_folder(folder, force=force)
-    tell = progress or (lambda stage: None)
+    folder, tell = Path(out), progress or (lambda stage: None)
+    if os.path.lexists(folder):  # replaced by force if it contains only the files of a demo
+        if not _is_ours(folder):
+            message = f"{folder} already exists and has other files. Nothing was changed. Choose another place."
+            raise OutputError(message)
+        if not force and any(folder.iterdir()):
+            raise OutputError(f"{folder} already exists. Choose another place, or replace it with --force.")
+        shutil.rmtree(folder)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be created: {error.strerror}. Choose another place.") from None
     stories: dict[str, Story] = {}
     for name, run in _STORIES.items():
         (folder / name).mkdir(mode=0o700)
@@ -54,22 +63,6 @@ def demo_page(stories: dict[str, Story]) -> str:
         for name, story in stories.items()
     }
     return render("demo.html", {"stories": stories, "numbers": numbers})
-
-
-def _make_folder(folder: Path, *, force: bool) -> None:
-    """Create the folder; with ``force`` replace it if it contains only the files of a demo."""
-    if os.path.lexists(folder):
-        if not _is_ours(folder):
-            raise OutputError(
-                f"{folder} already exists and has other files. Nothing was changed. Choose another place."
-            )
-        if not force and any(folder.iterdir()):
-            raise OutputError(f"{folder} already exists. Choose another place, or replace it with --force.")
-        shutil.rmtree(folder)
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be created: {error.strerror}. Choose another place.") from None
 
 
 def _is_ours(folder: Path) -> bool:

@@ -14,19 +14,7 @@ from dunnage.collecting.estimate import estimate, write_estimates
 from dunnage.collecting.files import collect
 from dunnage.collecting.fleet import simulate
 from dunnage.collecting.tasks import read_task
-from dunnage.demo.story import (
-    FRONTIER,
-    SEED,
-    Numbers,
-    Progress,
-    Story,
-    bars_picture,
-    check,
-    read_frontier,
-    write_frontier,
-    write_json,
-    write_text,
-)
+from dunnage.demo import story
 from dunnage.devices.places import LocalLocation, enumerated_loss
 from dunnage.devices.subjects import Grid
 from dunnage.samples import CITY_BOX, PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
@@ -43,18 +31,18 @@ WRITTEN = {
 PROOF = "proof.json"
 
 
-def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
+def tell_carriers(folder: Path, *, quick: bool, tell: story.Progress) -> story.Story:
     vehicles, levels = (1_500, 3) if quick else (8_000, 4)  # size of the fleet, and resolution of its map
     tell("carriers: generating trucks")
-    generate_telemetry(TelemetrySetting(size=vehicles), folder / SOURCES[NUMBERS], seed=SEED)
-    generate_positions(PositionSetting(size=vehicles), folder / SOURCES[PLACES], seed=SEED)
+    generate_telemetry(TelemetrySetting(size=vehicles), folder / SOURCES[NUMBERS], seed=story.SEED)
+    generate_positions(PositionSetting(size=vehicles), folder / SOURCES[PLACES], seed=story.SEED)
     box = ", ".join(f"{side:g}" for side in CITY_BOX)
     texts = {
         path.name: path.read_text("utf-8") for path in resources.files("dunnage.demo").joinpath("policies").iterdir()
     }
     for name, minutes in ((NUMBERS, 60), (PLACES, 5)):
         policy = (texts["head.toml"] + texts[f"{name}.toml"]).format(name=name, minutes=minutes, box=box, levels=levels)
-        write_text(folder / f"{name}.toml", policy)
+        story.write_text(folder / f"{name}.toml", policy)
     audits = {name: _report(folder, name, tell) for name in SOURCES}
     tell("carriers: what published reports give away")
     # Every report that the published form of randomised response can send on a map of four places.
@@ -67,23 +55,24 @@ def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
         losses[form] = None if worst is None else float(worst)
     content = {"mechanism": LocalLocation.name, "claimed": claimed, "measured": losses}
     how = "the largest logarithm of the ratio of two probabilities of a report, over all reports and pairs of places"
-    write_json(folder / PROOF, {"format": 1, "how": how, **content})
+    story.write_json(folder / PROOF, {"format": 1, "how": how, **content})
     source = folder / SOURCES[PLACES]
-    write_frontier(folder, source, folder / f"{PLACES}.toml", goal="error", max_risk="1/10", quick=quick, tell=tell)
-    return _chapter(Numbers(folder), audits)
+    story.write_frontier(
+        folder, source, folder / f"{PLACES}.toml", goal="error", max_risk="1/10", quick=quick, tell=tell
+    )
+    return _chapter(story.Numbers(folder), audits)
 
 
-def _report(folder: Path, name: str, tell: Progress) -> Audit:
-    """Simulate the reports, estimate from them, verify, and attack."""
+def _report(folder: Path, name: str, tell: story.Progress) -> Audit:
     task = read_task(folder / f"{name}.toml")
-    write_text(folder / f"{name}-task.json", task.to_json())
+    story.write_text(folder / f"{name}-task.json", task.to_json())
     tell(f"carriers: reports, {name}")
     reports = folder / f"{name}.jsonl"
-    simulate(folder / SOURCES[name], task, reports, seed=SEED)
+    simulate(folder / SOURCES[name], task, reports, seed=story.SEED)
     tell(f"carriers: estimating and verifying, {name}")
     received = collect([reports], task)
     write_estimates(estimate(received.tallies, task, left_out=received.left_out), folder / name)
-    check(folder / name)
+    story.check(folder / name)
     tell(f"carriers: attacking, {name}")
     result = audit(folder / name, Fleet.read(folder / SOURCES[name], folder / f"{name}.toml"))
     write_audit(result, folder / f"{name}-audit")
@@ -93,7 +82,7 @@ def _report(folder: Path, name: str, tell: Progress) -> Audit:
 # The chapter
 
 
-def _chapter(n: Numbers, audits: dict[str, Audit]) -> Story:
+def _chapter(n: story.Numbers, audits: dict[str, Audit]) -> story.Story:
     _name_numbers(n)
     means = carrier_pictures(audits[NUMBERS])["utility"][-1]
     of_places = carrier_pictures(audits[PLACES])
@@ -104,7 +93,7 @@ def _chapter(n: Numbers, audits: dict[str, Audit]) -> Story:
         "means": replace(means, sources=[n.place(f"{NUMBERS}-audit/audit.json")]),
         "true_map": replace(maps[0], sources=sources, legend=legend),
         "map": replace(maps[1], sources=sources, legend=legend),
-        "attack": bars_picture(
+        "attack": story.bars_picture(
             "How often the platform locates a parked truck",
             [
                 ("naming the busiest place", n["busiest"], "range"),
@@ -120,9 +109,9 @@ def _chapter(n: Numbers, audits: dict[str, Audit]) -> Story:
             of_places["attributes"][0], title="Locating a parked truck, report by report", sources=sources
         ),
     }
-    pictures["frontier"], frontier, advice = read_frontier(n)
+    pictures["frontier"], frontier, advice = story.read_frontier(n)
     if advice is not None:  # convert the error of the frontier to the unit of the map's error
-        mean = n.read("mean share of a place", FRONTIER, "/risk_of_chance", percent)
+        mean = n.read("mean share of a place", story.FRONTIER, "/risk_of_chance", percent)
         how, error = "cost of the advice times the mean share of a place", n["advice_value"]
         share = float(error) * float(mean)
         n.name(mean=mean, share=n.compute("error of the advice, of all trucks", share, how, [error, mean], percent))
@@ -136,10 +125,10 @@ def _chapter(n: Numbers, audits: dict[str, Audit]) -> Story:
         "response_holds": float(n["published"]) <= float(n["claimed"]),
         "sums_hold": float(n["really"]) <= float(n["stated"]),
     }
-    return Story(n, line, pictures, facts)
+    return story.Story(n, line, pictures, facts)
 
 
-def _name_numbers(n: Numbers) -> None:
+def _name_numbers(n: story.Numbers) -> None:
     means, places = f"{NUMBERS}/certificate.json", f"{PLACES}/certificate.json"
     reports = [
         n.read(f"reports, tier {tier}", means, f"/measures/reports/telemetry/{tier}") for tier in ("basic", "strict")

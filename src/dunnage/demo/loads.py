@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -13,28 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.plans import PlanUtility, plan_utility, true_plan
+from dunnage.auditing.plans import DEFAULT_SECONDS, PlanUtility, group_codes, pack_truth, plan_utility
 from dunnage.auditing.run import audit
-from dunnage.demo.story import (
-    SEED,
-    Numbers,
-    Progress,
-    Story,
-    bars_picture,
-    check,
-    plain,
-    read_frontier,
-    signed,
-    write_frontier,
-    write_json,
-    write_text,
-)
+from dunnage.demo import story
 from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise.source import Noise
-from dunnage.planning.models import Model, Sealed, Standard, Stochastic
+from dunnage.planning.models import Model, PackingModel, Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
-from dunnage.planning.plan import Plan
+from dunnage.planning.plan import Plan, whole_if_possible
+from dunnage.planning.trucks import Truck
 from dunnage.publication import Key
 from dunnage.publishing import publish
 from dunnage.release import Release
@@ -76,14 +65,14 @@ class _Packed(NamedTuple):
     utility: PlanUtility
 
 
-def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
+def tell_loads(folder: Path, *, quick: bool, tell: story.Progress) -> story.Story:
     tell("loads: generating packages")
     setting = PackageSetting(size=60 if quick else 240, destinations=3 if quick else 4, decimals=1)
-    source, policy = generate_packages(setting, folder / "parcels.csv", seed=SEED)
+    source, policy = generate_packages(setting, folder / "parcels.csv", seed=story.SEED)
     data = load(source, policy)
     tell("loads: publishing and verifying")
     release, key = publish(data, out=folder / "release")
-    check(folder / "release")
+    story.check(folder / "release")
     packed = {}
     for name, (title, model) in PLANS.items():
         tell(f"loads: packing, {title.lower()}")
@@ -93,11 +82,11 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
         done.write(folder / f"settlement-{name}", sheets=loading_page(done))
         packed[name] = _Packed(title, plan, done, plan_utility(done, data))
     plans = {name: {"planned": one.plan.num_bins, **one.utility.to_dict()} for name, one in packed.items()}
-    write_json(folder / UTILITY, {"format": 1, "capacity": CAPACITY, "plans": plans})
+    story.write_json(folder / UTILITY, {"format": 1, "capacity": CAPACITY, "plans": plans})
     tell("loads: attacking release and plan")
     write_audit(audit(release, data, packed["sealed"].plan, key=key), folder / "audit")
     pictured = _pictured(data, release, key, packed)
-    write_text(folder / "loads.html", loads_page(pictured))
+    story.write_text(folder / "loads.html", loads_page(pictured))
     tell("loads: the published form")
     # Algorithm 2 of Li et al. as printed, on some of the packages; it would publish the second column.
     steps = np.round(data.numbers(QUANTITY)[:PUBLISHED_SIZE] * 10).astype(np.int64)
@@ -106,8 +95,8 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
     )
     exact = exposed_records(steps, PUBLISHED_SHARES)
     lines = [f"{true / 10:g},{noised / 10:g},{int(out)}" for true, noised, out in zip(steps, noisy, exact, strict=True)]
-    write_text(folder / AS_PUBLISHED, "\n".join(["weight,published,without_noise", *lines, ""]))
-    write_frontier(
+    story.write_text(folder / AS_PUBLISHED, "\n".join(["weight,published,without_noise", *lines, ""]))
+    story.write_frontier(
         folder,
         source,
         policy,
@@ -119,13 +108,27 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
         quick=quick,
         tell=tell,
     )
-    return _chapter(Numbers(folder), pictured)
+    return _chapter(story.Numbers(folder), pictured)
 
 
 def _pictured(data: Dataset, release: Release, key: Key, packed: Mapping[str, _Packed]) -> LoadsStory:
     """Collect the plans; the plan on true weights stays with the owner, so it is not written to a folder."""
-    truth = data.numbers(QUANTITY)[matched_records(data, release, key)]
-    ideal = true_plan(data, release, key, capacity=CAPACITY, by=BY)
+    start, records = time.monotonic(), matched_records(data, release, key)
+    truck = Truck(name="truck", capacity={QUANTITY: CAPACITY})
+    truth, group = data.numbers(QUANTITY)[records], group_codes(data, [BY], records)
+    best = pack_truth(truth[:, None], [QUANTITY], [truck], group, deadline=start + DEFAULT_SECONDS)
+    ideal = Plan(
+        release=release.certificate.digest,
+        bin_of_row=best.bin_of_row,
+        truck_of_bin=best.truck_of_bin,
+        trucks=(truck,),
+        model=PackingModel(name="true weights"),
+        bound=whole_if_possible(best.bound),
+        seconds=time.monotonic() - start,
+        quantities={QUANTITY: release.uncertain(QUANTITY).unit},
+        by=BY,
+        private=True,
+    )
     settled = apply(ideal, data, release, key)
     without = _Packed("True weights", ideal, settled, plan_utility(settled, data))
     views = []
@@ -172,7 +175,7 @@ def _bins(weights: FloatArray, bin_of_row: IntArray, num_bins: int) -> list[list
 # The chapter
 
 
-def _chapter(n: Numbers, pictured: LoadsStory) -> Story:
+def _chapter(n: story.Numbers, pictured: LoadsStory) -> story.Story:
     _name_numbers(n)
     intervals, cards = loads_pictures(pictured)
     plans, pictures = _plan_table(n, cards)
@@ -182,7 +185,7 @@ def _chapter(n: Numbers, pictured: LoadsStory) -> Story:
         sources=[n.place("release/classes.csv"), n.place("parcels.csv")],
         legend=[("range", "range that the planner saw"), ("mean", "class mean"), ("dot", "true weight, owner only")],
     )
-    pictures["attack"] = bars_picture(
+    pictures["attack"] = story.bars_picture(
         "How often an attacker is right",
         [
             ("truck, by chance", n["chance"], "range"),
@@ -192,20 +195,31 @@ def _chapter(n: Numbers, pictured: LoadsStory) -> Story:
         ],
         "The average over all packages, for someone who knows the exact weight of a package.",
     )
-    pictures["frontier"], frontier, advice = read_frontier(n)
+    pictures["frontier"], frontier, advice = story.read_frontier(n)
     # The chapter says so if the published policy is not the advice.
     k = int(float(n["k"]))
     is_advised = advice is not None and advice.mechanism == Partition.name and advice.parameters.get("k") == k
-    _name_published(n)
+    # Count the weights that the published form of noisy clusters prints without noise.
+    with (n.folder / AS_PUBLISHED).open(encoding="utf-8", newline="") as stream:
+        rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(stream)]
+    bare, files = sum(bool(row["without_noise"]) for row in rows), [AS_PUBLISHED]
+    heaviest = max(rows, key=lambda row: row["weight"])["published"]
+    of_heaviest, run_with = "published weight of the heaviest package", "the epsilon of the run"
+    n.name(
+        tried_as_published=n.compute("packages tried as published", len(rows), "rows of the file", files),
+        printed=n.compute("weights printed exactly", bare, "rows of clusters without any noise", files),
+        weight=n.compute("heaviest weight, as printed", heaviest, of_heaviest, files, "{:g} kg".format),
+        epsilon=n.compute("epsilon claimed for noisy clusters", PUBLISHED_EPSILON, run_with, files),
+    )
     line = (
         f"Loads     {n['records']} packages, of which at least {n['k']} look alike: {n['trucks']} trucks, "
         f"{n['optimum']} without privacy; an attacker guesses a package's truck {n['linkage']} of the time"
     )
     facts = {"plans": plans, "frontier": frontier, "other_published": advice is not None and not is_advised}
-    return Story(n, line, pictures, facts)
+    return story.Story(n, line, pictures, facts)
 
 
-def _name_numbers(n: Numbers) -> None:
+def _name_numbers(n: story.Numbers) -> None:
     optimum = n.read("trucks needed for the true weights", UTILITY, "/plans/sealed/optimum")
     trucks = n.read("trucks of the sealed plan", UTILITY, "/plans/sealed/objective")
     over = "trucks of the sealed plan divided by those needed for the true weights, less one"
@@ -219,7 +233,7 @@ def _name_numbers(n: Numbers) -> None:
         named=n.read("highest chance to identify a row", CERTIFICATE, "/meaning/odds/0/right_at_most", percent_at_most),
         optimum=optimum,
         trucks=trucks,
-        cost=n.compute("additional trucks, sealed plan", more, over, [trucks, optimum], signed),
+        cost=n.compute("additional trucks, sealed plan", more, over, [trucks, optimum], story.signed),
         capacity=n.read("capacity of a truck", UTILITY, "/capacity", "{:g} kg".format),
         linkage=n.finding(AUDIT, "truck linkage"),
         linkage_worst=n.finding(AUDIT, "truck linkage, worst"),
@@ -233,11 +247,11 @@ def _name_numbers(n: Numbers) -> None:
     )
 
 
-def _plan_table(n: Numbers, cards: Mapping[str, Picture]) -> tuple[list[list[object]], dict[str, Picture]]:
+def _plan_table(n: story.Numbers, cards: Mapping[str, Picture]) -> tuple[list[list[object]], dict[str, Picture]]:
     """Read the costs of each plan, one row per plan, and draw the loads of the first and the last plan."""
     columns: dict[str, tuple[str, Callable[[float], str]]] = {
-        "trucks planned": ("planned", plain),
-        "trucks used": ("objective", plain),
+        "trucks planned": ("planned", story.plain),
+        "trucks used": ("objective", story.plain),
         "relative to the fewest": ("ratio", "{:.3f}".format),
         "trucks that fit": ("bins_feasible", percent),
         "truck linkage": ("truck_linkage/mean", percent),
@@ -261,19 +275,3 @@ def _plan_table(n: Numbers, cards: Mapping[str, Picture]) -> tuple[list[list[obj
                 legend=[("load", "true load"), ("over", "overloaded"), ("limit", "capacity")],
             )
     return rows, pictures
-
-
-def _name_published(n: Numbers) -> None:
-    """Count the weights that the published form of noisy clusters prints without noise."""
-    with (n.folder / AS_PUBLISHED).open(encoding="utf-8", newline="") as stream:
-        rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(stream)]
-    bare = sum(bool(row["without_noise"]) for row in rows)
-    heaviest = max(rows, key=lambda row: row["weight"])["published"]
-    of_heaviest, run_with = "published weight of the heaviest package", "the epsilon of the run"
-    files = [AS_PUBLISHED]
-    n.name(
-        tried_as_published=n.compute("packages tried as published", len(rows), "rows of the file", files),
-        printed=n.compute("weights printed exactly", bare, "rows of clusters without any noise", files),
-        weight=n.compute("heaviest weight, as printed", heaviest, of_heaviest, files, "{:g} kg".format),
-        epsilon=n.compute("epsilon claimed for noisy clusters", PUBLISHED_EPSILON, run_with, files),
-    )

@@ -13,19 +13,7 @@ import numpy as np
 import pyarrow.csv as pacsv
 
 from dunnage.auditing.run import Audit, audit
-from dunnage.demo.story import (
-    SEED,
-    Numbers,
-    Progress,
-    Story,
-    bars_picture,
-    check,
-    read_frontier,
-    signed,
-    write_frontier,
-    write_json,
-    write_text,
-)
+from dunnage.demo import story
 from dunnage.mechanisms.counts import ConstrainedCounts, NoisyCounts
 from dunnage.model.city import City
 from dunnage.planning.fleet import planned_task, size
@@ -62,18 +50,18 @@ class _FleetRun(NamedTuple):
     done: FleetSettlement
 
 
-def tell_riders(folder: Path, *, quick: bool, tell: Progress) -> Story:
+def tell_riders(folder: Path, *, quick: bool, tell: story.Progress) -> story.Story:
     tell("riders: generating city and trips")
     generate_city(CitySetting(stops=40 if quick else 60, zones=3), folder / "city")
     trips = TripSetting(size=2_000 if quick else None, window=HOURS)
-    source, policy = generate_city_trips(trips, folder / "city", folder / "trips.csv", seed=SEED)
+    source, policy = generate_city_trips(trips, folder / "city", folder / "trips.csv", seed=story.SEED)
     # Change the starter policy to protect whole riders: at most two trips of each are counted.
     bound = '[contribution]\nperson = "card"\nmax = 2\nper = "period"\n\n[trip]'
     starter = re.sub(r'protects = "trip".*', 'protects = "rider"', policy.read_text("utf-8")).replace("[trip]", bound)
     policy.write_text(starter, encoding="utf-8")
     # The comparison has only noise on every cell, at the same epsilon.
     plain_noise = starter.replace(f'"{ConstrainedCounts.name}"', f'"{NoisyCounts.name}"')
-    write_text(folder / f"{LAPLACE}.toml", re.sub(r"features = .*\n", "", plain_noise))
+    story.write_text(folder / f"{LAPLACE}.toml", re.sub(r"features = .*\n", "", plain_noise))
     city = load_city(folder / "city")
     run = _run(folder, city, ("trips.toml", "release", "plan", "settlement"), tell)
     names = (f"{LAPLACE}.toml", LAPLACE, f"{LAPLACE}-plan", f"{LAPLACE}-settlement")
@@ -83,21 +71,22 @@ def tell_riders(folder: Path, *, quick: bool, tell: Progress) -> Story:
     write_audit(result, folder / "audit")
     tell("riders: what noise in floating point gives away")
     proof = next(one for one in checks()[NoisyCounts.name](False) if one.variant == "floating-point Laplace")
-    write_json(folder / PROOF, {"format": 1, "mechanisms": [proof.to_dict()]})
+    story.write_json(folder / PROOF, {"format": 1, "mechanisms": [proof.to_dict()]})
     city_folder = folder / "city"
-    write_frontier(folder, source, policy, quick=quick, tell=tell, goal="shuttles", city=city_folder, max_risk="3/4")
-    return _chapter(Numbers(folder), city, run, result)
+    story.write_frontier(
+        folder, source, policy, quick=quick, tell=tell, goal="shuttles", city=city_folder, max_risk="3/4"
+    )
+    return _chapter(story.Numbers(folder), city, run, result)
 
 
-def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progress) -> _FleetRun:
-    """Publish, verify, size a fleet and run it, and write everything under these names."""
+def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: story.Progress) -> _FleetRun:
     policy, release_name, plan_name, settlement_name = names
     tell("riders: publishing and verifying")
     data = load(folder / "trips.csv", folder / policy)
     # The comparison is not published, so the ledger does not count it.
     ledger = None if release_name == "release" else ":memory:"
     release, key = publish(data, out=folder / release_name, ledger=ledger)
-    check(folder / release_name)
+    story.check(folder / release_name)
     tell("riders: sizing the fleet")
     plan = size(release, city, max_wait=MAX_WAIT)
     plan.write(folder / plan_name, page=plan_page(plan, release, city))
@@ -110,7 +99,7 @@ def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: Progr
 # The chapter
 
 
-def _chapter(n: Numbers, city: City, run: _FleetRun, result: Audit) -> Story:
+def _chapter(n: story.Numbers, city: City, run: _FleetRun, result: Audit) -> story.Story:
     _name_numbers(n)
     # The largest true and published flows, in one scale.
     pictures: dict[str, Picture] = {}
@@ -136,7 +125,7 @@ def _chapter(n: Numbers, city: City, run: _FleetRun, result: Audit) -> Story:
             sources=[n.place(source)],
             legend=[(side, "trips"), ("stop", "stop"), ("hub", "hub")],
         )
-    pictures["shuttles"] = bars_picture(
+    pictures["shuttles"] = story.bars_picture(
         "Shuttles",
         [
             ("sized on the true trips", n["needed"], "true-bar"),
@@ -155,7 +144,7 @@ def _chapter(n: Numbers, city: City, run: _FleetRun, result: Audit) -> Story:
     tables = [one for one in count_pictures(result) if one.title.endswith("by zone")]
     for side, one in zip(("true_zones", "released_zones"), tables, strict=False):
         pictures[side] = replace(one, sources=[n.place(AUDIT)], legend=())
-    pictures["attack"] = bars_picture(
+    pictures["attack"] = story.bars_picture(
         "How often an attacker is right",
         [
             ("by a coin toss", n["coin"], "range"),
@@ -165,16 +154,16 @@ def _chapter(n: Numbers, city: City, run: _FleetRun, result: Audit) -> Story:
         "Did this rider travel? The best possible test, for the rider who is easiest to detect.",
         most=1.0,
     )
-    pictures["frontier"], frontier, _ = read_frontier(n)
+    pictures["frontier"], frontier, _ = story.read_frontier(n)
     holds = True if float(n["laplace_ratio"]) > 1 + FAR_OFF and abs(float(n["ratio"]) - 1) < FAR_OFF else None
     line = (
         f"Riders    {n['trips']} trips, epsilon {n['epsilon']} per rider: {n['planned']} shuttles, {n['needed']} "
         f"without privacy; an attacker guesses correctly whether someone travelled {n['guess']} of the time"
     )
-    return Story(n, line, pictures, {"frontier": frontier, "fleets_hold": holds})
+    return story.Story(n, line, pictures, {"frontier": frontier, "fleets_hold": holds})
 
 
-def _name_numbers(n: Numbers) -> None:
+def _name_numbers(n: story.Numbers) -> None:
     made = n.finding(AUDIT, "trips created in empty cells")
     released = n.finding(AUDIT, "error of the total", "details/released")
     epsilon = n.read("epsilon", CERTIFICATE, "/guarantee/epsilon")
@@ -205,7 +194,7 @@ def _name_numbers(n: Numbers) -> None:
         planned=planned,
         needed=needed,
         laplace=laplace,
-        error=n.read("relative error of shuttles", SETTLEMENT, "/relative_error/shuttles", signed),
+        error=n.read("relative error of shuttles", SETTLEMENT, "/relative_error/shuttles", story.signed),
         laplace_ratio=n.compute("fleet on plain noise", float(laplace) / fleet, over, [laplace, needed], times),
         ratio=n.compute("fleet on the release", float(planned) / fleet, over, [planned, needed], times),
         target=n.read("longest mean wait", SETTLEMENT, "/max_wait_seconds", seconds),

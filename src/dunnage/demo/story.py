@@ -71,8 +71,6 @@ class Traced:
 
 
 class Numbers:
-    """The numbers of one chapter, read from the files of its folder."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.all: list[Traced] = []
@@ -125,7 +123,6 @@ class Numbers:
 
 
 def numbers_table(chapters: Sequence[Numbers]) -> str:
-    """List all numbers on the page and in its pictures, and their sources, as CSV text."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("chapter", "name", "value", "text", "file", "field"))

@@ -39,8 +39,7 @@ from dunnage.publication import Publication
 from dunnage.publishing import mechanism_of
 from dunnage.tables.dataset import Dataset, load
 
-Table = Mapping[str, Sequence[Any]]
-"""Columns by name."""
+Table = Mapping[str, Sequence[Any]]  # columns by name
 Record = tuple[Any, ...]
 WEIGHT = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 16], "resolution": 1, "doubling": 2}
 ATTRIBUTES: Mapping[str, Mapping[str, object]] = {
@@ -66,13 +65,9 @@ class ClassSetting:
 
     @property
     def policy(self) -> Policy:
-        document: dict[str, object] = {
-            "dataset": "proof",
-            "protects": "package",
-            "small": "suppress",
-            "attributes": {name: dict(ATTRIBUTES[name]) for name in self.columns},
-            "mechanism": dict(self.parameters),
-        }
+        document: dict[str, object] = {"dataset": "proof", "protects": "package", "small": "suppress"}
+        document["attributes"] = {name: dict(ATTRIBUTES[name]) for name in self.columns}
+        document["mechanism"] = dict(self.parameters)
         if self.person is not None:
             document["contribution"] = {"person": self.person}
         return Policy.from_dict(document)
@@ -252,9 +247,6 @@ def tables_of(columns: tuple[str, ...], long: bool) -> Iterator[Table]:
         yield dict(zip(columns, zip(*rows, strict=True), strict=True))
 
 
-_THREE = {"weight": [0.0, 1.0, 1.0]}
-_ONE, _OTHER = {"weight": [0.0, 0.0, 1.0, 16.0]}, {"weight": [0.0, 0.0, 16.0, 16.0]}
-
 # By mechanism, the columns on which every k is tried, and further settings: variant, columns, parameters.
 _ONE_COLUMN, _TWO, _TOWNS, _KINDS, _CARDS = _TABLES
 _Further = Sequence[tuple[str, tuple[str, ...], Mapping[str, object]]]
@@ -290,7 +282,6 @@ _SETTINGS: Mapping[type[Any], tuple[tuple[str, ...], _Further]] = {
 
 
 def settings_of(kind: type[Any], long: bool) -> Iterator[ClassSetting]:
-    """Yield the settings of a mechanism; one without its own settings is tried with two values of k on one column."""
     own = kind in _SETTINGS
     main, further = _SETTINGS.get(kind, (_ONE_COLUMN, ()))
     every_k = [(f"k = {k}", main, {"k": k}) for k in ((2, 3, 5) if long and own else (2, 3))]
@@ -309,9 +300,9 @@ def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
     for setting in settings_of(kind, long):
         yield examine(setting)
     setting = ClassSetting(variant="", parameters={"name": kind.name, "k": 2}, expected=VOID)
-    yield examine_epsilon(setting, _ONE, _OTHER)
+    yield examine_epsilon(setting, {"weight": [0.0, 0.0, 1.0, 16.0]}, {"weight": [0.0, 0.0, 16.0, 16.0]})
     setting = replace(setting, variant="order of rows", parameters={"name": kind.name, "k": 3}, expected=HOLDS)
-    yield examine_order(setting, _THREE)
+    yield examine_order(setting, {"weight": [0.0, 1.0, 1.0]})
 
 
 CHECKS: Checks = {kind: partial(check_any, kind) for kind in _SETTINGS}

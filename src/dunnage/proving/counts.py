@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -36,7 +35,7 @@ from dunnage.proving.examining import (
     examine_count_law,
     examine_floating_noise,
 )
-from dunnage.proving.replay import Decisions, Reach, diverted, outcomes
+from dunnage.proving.replay import Decisions, Reach, diverted, outcomes, with_values
 from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict, as_sentence
 from dunnage.tables.dataset import Dataset
@@ -96,11 +95,10 @@ def _case(mechanism: Any, policy: Policy, tables: Sequence[Rows], steps: int, **
 
 def counts_case(mechanism: Any, tables: Sequence[Sequence[int]], *, steps: int, **more: Any) -> NeighbourCase:
     """Return a case of tables of counts; those that differ by one trip are neighbours."""
-
-    def one_more(few: Sequence[int], many: Sequence[int]) -> bool:
-        return sorted(b - a for a, b in zip(few, many, strict=True)) == [*[0] * (len(few) - 1), 1]
-
-    more.setdefault("pairs", [(a, b) for a in range(len(tables)) for b in range(a) if one_more(tables[b], tables[a])])
+    pairs = [(a, b) for a in range(len(tables)) for b in range(a)]
+    apart = [sorted(x - y for x, y in zip(tables[a], tables[b], strict=True)) for a, b in pairs]
+    one_more = [*[0] * (len(tables[0]) - 1), 1]
+    more.setdefault("pairs", [pair for pair, own in zip(pairs, apart, strict=True) if own == one_more])
     return _case(mechanism, trips_policy(len(tables[0])), [trips(counts) for counts in tables], steps, **more)
 
 
@@ -139,11 +137,9 @@ def _group(mechanism: Any, size: int, steps: int) -> NeighbourCase:
 def examine_extremes(
     mechanism: Any, *, variant: str = "as published", holds: float | str | None = UNBOUNDED
 ) -> Verdict:
-    """Examine how large a count can get: the largest with one trip must be possible without it, or it reveals the trip.
-
-    Only the first and the last word of every number are tried: a released count rises with the noise of its cell and of
-    sums over it, and falls with the noise of other cells.
-    """
+    """Examine how large a count can get: the largest with one trip must be possible without it, or it reveals it."""
+    # Only the first and the last word of every number are tried: a released count rises with the noise of its cell and
+    # of sums over it, and falls with the noise of other cells.
     policy = trips_policy(2)
     promise = mechanism.promise(policy.schema)
     largest = []
@@ -199,23 +195,9 @@ def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
     )
 
 
-@contextlib.contextmanager
-def _all_universes_large() -> Iterator[None]:
-    """Treat every universe as too large to draw the noise of each cell."""
-    module: Any = mechanisms
-    limit = module.MAX_DENSE_CELLS
-    try:
-        module.MAX_DENSE_CELLS = 1
-        yield
-    finally:
-        module.MAX_DENSE_CELLS = limit
-
-
 def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int, variant: str) -> Verdict:
-    """Examine how a mechanism samples too many cells: with the same law as noise on each cell.
-
-    It samples two cells as if they were too many, and the result is compared with all outputs for two cells.
-    """
+    """Examine how a mechanism samples too many cells: with the same law as noise on each cell."""
+    # It samples two cells as if they were too many, and the result is compared with all outputs for two cells.
     policy = trips_policy(2)
     data = dataset_of(trips((2, 0)), policy)
     promise = mechanism.promise(policy.schema)
@@ -227,7 +209,7 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
     with diverted():
         law = outcomes(seen, Reach(steps=steps, beyond="left out", orders=True))
     noise = Noise()
-    with _all_universes_large():
+    with with_values([(mechanisms, "MAX_DENSE_CELLS", 1)]):
         sample = Counter(seen(noise) for _ in range(draws))
     wrong = agrees(sample, law.chances) < UNLIKELY
     problem = "draws from very many cells do not have the law of noise on each cell"
@@ -299,23 +281,6 @@ def check_hierarchical_counts(long: bool) -> Iterator[Verdict]:
         yield examine(counts_case(grown, TABLES[:3], steps=3, variant="geometric budget"), long=long)
 
 
-def _projected_cases(long: bool) -> Iterator[NeighbourCase]:
-    for structure in ("flat", "hierarchical"):
-        made = ConstrainedCounts(epsilon=9 if long else 12, features=[[]], structure=structure)
-        yield counts_case(made, TABLES if long else TABLES[:2], steps=3 if long else 2, variant=structure)
-    if long:
-        cells = ConstrainedCounts(epsilon=16, features=[[]], budget_shares="cells")
-        yield counts_case(cells, TABLES[:3], steps=2, variant="flat, shares by cells")
-        margins = ConstrainedCounts(epsilon=24, features=[[]], budget_shares="margins")
-        case = counts_case(margins, TABLES[:2], steps=1, variant="flat, shares by margins")
-        yield replace(case, reach=replace(case.reach, tail=1e-6))  # the scales of its laws are far apart
-        even = ConstrainedCounts(epsilon=9, features=[[]], feature_weights="uniform")
-        yield counts_case(even, TABLES[:3], steps=3, variant="flat, uniform weights")
-    rider = ConstrainedCounts(epsilon=16, features=[[]])
-    yield _riders(rider, most=2, trips_of_rider=(2, 0), steps=2)
-    yield _days(rider, most=1, steps=2)
-
-
 def check_constrained_counts(long: bool) -> Iterator[Verdict]:
     """Check both structures, the law of their noise, and floating point as published."""
     yield examine_extremes(ConstrainedCounts(epsilon=1, features=[[]], as_published=True))
@@ -336,12 +301,25 @@ def check_constrained_counts(long: bool) -> Iterator[Verdict]:
         draws=_LAZY_DRAWS // 4,
         variant="flat, very many cells",
     )
-    for case in _projected_cases(long):
-        yield examine(case, long=long)
+    for structure in ("flat", "hierarchical"):
+        made = ConstrainedCounts(epsilon=9 if long else 12, features=[[]], structure=structure)
+        tables = TABLES if long else TABLES[:2]
+        yield examine(counts_case(made, tables, steps=3 if long else 2, variant=structure), long=long)
+    if long:
+        cells = ConstrainedCounts(epsilon=16, features=[[]], budget_shares="cells")
+        yield examine(counts_case(cells, TABLES[:3], steps=2, variant="flat, shares by cells"), long=long)
+        margins = ConstrainedCounts(epsilon=24, features=[[]], budget_shares="margins")
+        case = counts_case(margins, TABLES[:2], steps=1, variant="flat, shares by margins")
+        # The scales of its laws are far apart.
+        yield examine(replace(case, reach=replace(case.reach, tail=1e-6)), long=long)
+        even = ConstrainedCounts(epsilon=9, features=[[]], feature_weights="uniform")
+        yield examine(counts_case(even, TABLES[:3], steps=3, variant="flat, uniform weights"), long=long)
+    rider = ConstrainedCounts(epsilon=16, features=[[]])
+    yield examine(_riders(rider, most=2, trips_of_rider=(2, 0), steps=2), long=long)
+    yield examine(_days(rider, most=1, steps=2), long=long)
 
 
 def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
-    """Check a mechanism that counts trips and has no check of its own."""
     yield examine(counts_case(kind(epsilon=6), TABLES, steps=3, variant="2 cells"), long=long)
     yield examine(_group(kind(epsilon=6), 2, steps=5), long=long)
 

@@ -13,7 +13,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, pairwise
@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dunnage.errors import DunnageError, InputError, ParameterError
+from dunnage.auditing.counts import reachable
+from dunnage.errors import DunnageError, InputError
 from dunnage.exact import bounded_text
 from dunnage.exact import exact as read_exact
 from dunnage.kernels.counts.laplace import FLOATING_BITS, CountLaw, floating_noise
@@ -59,7 +60,6 @@ _BLIND_DRAWS = 3_000
 _MAX_MISSED = 1e-3
 LAW_DRAWS = 40_000
 _OFF_LAW = "its draws do not follow the law that its decisions have"
-_WORDS = 1 << FLOATING_BITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +81,6 @@ class NeighbourCase:
     separates: Separates | None = None  # which outputs the promise does not cover
     draws: int = DRAWS  # real releases of either dataset of the worst pair
     sentence: str = ""  # for a person; by default made from the figures
-
-    def __post_init__(self) -> None:
-        if len(self.tables) < 2:
-            raise ParameterError("a loss needs at least two neighbouring datasets. Got fewer.")
 
     @property
     def neighbours(self) -> list[tuple[int, int]]:
@@ -128,25 +124,23 @@ class _Receipt(NamedTuple):
     at: str = "2000-01-01T00:00:00Z"
 
 
-@dataclass
 class _Till:
-    """A ledger that only notes what was spent, and how much noise was used before."""
+    """A ledger that only notes how much noise was used before each spend."""
 
-    noise: Noise
-    spent: list[tuple[Promise, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._before = self._num_drawn()
-
-    def _num_drawn(self) -> int:
-        return self.noise.num_decisions if isinstance(self.noise, Decisions) else self.noise.bytes_drawn
+    def __init__(self, noise: Noise) -> None:
+        self.noise, self.before = noise, _num_drawn(noise)
+        self.used: list[int] = []
 
     def spend(self, promise: Promise, purpose: object) -> _Receipt:
-        self.spent.append((promise, self._num_drawn() - self._before))
+        self.used.append(_num_drawn(self.noise) - self.before)
         return _Receipt()
 
     def statement(self, dataset: str) -> Statement:
         return Statement(dataset=dataset)
+
+
+def _num_drawn(noise: Noise) -> int:
+    return noise.num_decisions if isinstance(noise, Decisions) else noise.bytes_drawn
 
 
 class _Examined:
@@ -179,9 +173,9 @@ class _Examined:
             release, _ = self.case.mechanism.release(data, ledger=till, noise=noise)
         except DunnageError as refusal:
             return "refused", type(refusal).__name__
-        if len(till.spent) != 1:
-            self.problems[f"it spends {len(till.spent)} times for one release"] = None
-        elif till.spent[0][1]:
+        if len(till.used) != 1:
+            self.problems[f"it spends {len(till.used)} times for one release"] = None
+        elif till.used[0]:
             self.problems["it draws before it spends"] = None
         return shown(release, ordered=self.case.reach.orders)
 
@@ -242,15 +236,8 @@ class _Examined:
 
     def verdict(self, measured: float | str, method: str, confidence: float | None = None) -> Verdict:
         case = self.case
-        meaning = case.sentence or sentence_of(
-            protects=str(getattr(self.promise.guarantee, "protects", "record")),
-            verdict=judge(measured, self.claimed, self.quantity),
-            claimed=self.claimed,
-            holds=self.holds,
-            measured=measured,
-            quantity=self.quantity,
-            exact=confidence is None,
-        )
+        protects, parts = getattr(self.promise.guarantee, "protects", "record"), (measured, self.quantity, self.holds)
+        meaning = case.sentence or sentence_of(protects, self.claimed, *parts, exact=confidence is None)
         if self.problems:  # say first what is lost, then the other problems
             meaning = f"{meaning} In addition, {'; '.join(self.problems)}."
         return Verdict.of(
@@ -305,16 +292,16 @@ def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
 
 
 def sentence_of(
-    *,
     protects: str,
-    verdict: str,
     claimed: float | str,
-    holds: float | str | None,
     measured: float | str,
-    quantity: str,
+    quantity: str = "epsilon",
+    holds: float | str | None = None,
+    *,
     exact: bool = True,
 ) -> str:
     """Say in one sentence what a verdict means for the protected unit; "at least" if not everything was counted."""
+    verdict = judge(measured, claimed, quantity)
     if verdict == VOID:
         return f"Nothing is claimed, and nothing keeps one {protects} secret."
     if quantity == "delta":
@@ -386,38 +373,25 @@ def _law_verdict(
     protects: str,
 ) -> Verdict:
     problems = {_OFF_LAW for law, values in samples if agrees(Counter(values), law.chances) < UNLIKELY}
-    verdict, num = judge(measured, claimed, "epsilon"), sum(len(law) for law, _ in samples)
-    sentence = sentence_of(
-        protects=protects, verdict=verdict, claimed=claimed, holds=None, measured=measured, quantity="epsilon"
-    )
+    num = sum(len(law) for law, _ in samples)
     return Verdict.of(
         mechanism,
         variant,
         claimed,
         measured,
         method=f"chances of {num:,} numbers from the drawing code; {len(samples) * LAW_DRAWS:,} numbers sampled",
-        sentence=as_sentence(_OFF_LAW) if problems else sentence,
+        sentence=as_sentence(_OFF_LAW) if problems else sentence_of(protects, claimed, measured),
         problems=tuple(problems),
     )
 
 
 def unreachable_share(scale: Fraction, *, size: int = 2_000) -> float:
-    """Return the share of noisy numbers around a count of 1 that no noise makes from a count of 0.
-
-    Floating-point noise takes 2^52 irregularly spaced values: a number that one count can give usually lies between two
-    that the next can give (Mironov 2012). Noise rises with its word, so bisection locates the word that is needed.
-    """
-    words = np.linspace(_WORDS // 1000, _WORDS - _WORDS // 1000, size).astype(np.int64)
-    seen = floating_noise(words, scale) + 1.0
-    low, high = np.zeros(size, dtype=np.int64), np.full(size, _WORDS - 1, dtype=np.int64)
-    while np.any(high - low > 1):
-        middle = (low + high) // 2
-        below = floating_noise(middle, scale) < seen
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    # Rounding could put a match a few words away: all nearby words are tried.
-    near = high[:, None] + np.arange(-16, 17)
-    matched = (floating_noise(np.clip(near, 0, _WORDS - 1), scale) == seen[:, None]).any(axis=1)
-    return 1.0 - float(matched.mean())
+    """Return the share of noisy numbers around a count of 1 that no noise makes from a count of 0."""
+    # Floating-point noise takes 2^52 irregularly spaced values: a number that one count can give usually lies between
+    # two that the next can give (Mironov 2012).
+    last = 1 << FLOATING_BITS
+    words = np.linspace(last // 1000, last - last // 1000, size).astype(np.int64)
+    return 1.0 - float(reachable(floating_noise(words, scale) + 1.0, 0, scale).mean())
 
 
 def examine_floating_noise(mechanism: str, scale: Fraction) -> Verdict:

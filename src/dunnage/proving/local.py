@@ -73,8 +73,6 @@ class DeviceSetting:
 
 
 class _Loss(NamedTuple):
-    """A loss, how it was measured, and any other problem; with a confidence if it is a bound from draws."""
-
     loss: float | str
     how: str
     problem: str = ""
@@ -82,14 +80,10 @@ class _Loss(NamedTuple):
 
 
 def examine(setting: DeviceSetting) -> Verdict:
-    exponents = list(_from_exponents(setting))
-    losses = [
-        *exponents,
-        *_from_replays(setting, exponents),
-        *_from_law(setting),
-        *_from_displacements(setting),
-        *_from_draws(setting),
-    ]
+    losses = list(_from_exponents(setting))
+    losses += _from_replays(setting, losses[:1])
+    for measure in (_from_law, _from_displacements, _from_draws):
+        losses += measure(setting)
     worst = largest(each.loss for each in losses)
     measured = worst if isinstance(worst, str) else round(worst, _DIGITS)
     # The claim in the scope of the setting, and what the certificate states as true.
@@ -174,7 +168,7 @@ def _from_replays(setting: DeviceSetting, stated: Sequence[_Loss]) -> Iterator[_
     loss = largest(losses)
     problem = _difference(stated[0].loss, loss) if stated else ""
     yield _Loss(loss, f"its code replayed for {len(laws)} values, every decision all ways", problem)
-    yield _drawn_as([(draws[0], laws[0]), (draws[-1], laws[-1])], setting.num_drawn)
+    yield _real_reports([(draws[0], laws[0]), (draws[-1], laws[-1])], setting.num_drawn)
 
 
 def _from_law(setting: DeviceSetting) -> Iterator[_Loss]:
@@ -187,7 +181,7 @@ def _from_law(setting: DeviceSetting) -> Iterator[_Loss]:
     loss = _worst(laws)
     problem = _difference(_spread_over(law, law.symbols(), range(law.num_inputs)), loss)
     yield _Loss(loss, f"its law on {setting.law_inputs} inputs replayed, every decision all ways", problem)
-    yield _drawn_as(list(zip(draws[:2], laws, strict=False)), setting.num_drawn)
+    yield _real_reports(list(zip(draws[:2], laws, strict=False)), setting.num_drawn)
 
 
 def _symbol(law: Any, index: int, noise: Noise) -> int:
@@ -198,7 +192,7 @@ def _worst(laws: Sequence[Outcomes]) -> float | str:
     return largest(loss_between(one, other) for one, other in itertools.combinations(laws, 2))
 
 
-def _drawn_as(draws: Sequence[tuple[Callable[[Noise], Hashable], Outcomes]], num: int) -> _Loss:
+def _real_reports(draws: Sequence[tuple[Callable[[Noise], Hashable], Outcomes]], num: int) -> _Loss:
     noise = Noise()
     pvalues = [agrees(Counter(draw(noise) for _ in range(num)), law.chances) for draw, law in draws]
     agree = len(pvalues) * min(pvalues) > UNLIKELY
@@ -260,8 +254,8 @@ def _sentence(
     stated = "no bound" if isinstance(claimed, str) else f"epsilon {claimed:g}{each}"
     lost = "" if isinstance(measured, str) else f"One report reveals epsilon {measured:.4g}{each}"
     if isinstance(measured, str):
-        said = "as stated" if isinstance(claimed, str) else f"where {stated} is claimed"
-        meaning = f"One report can distinguish {setting.scope} for certain, {said}"
+        claim = "as stated" if isinstance(claimed, str) else f"where {stated} is claimed"
+        meaning = f"One report can distinguish {setting.scope} for certain, {claim}"
     elif not within(measured, bound, "epsilon"):
         meaning = f"{lost} between {setting.scope}, more than the epsilon {bound:g}{each} that is stated"
     elif judge(measured, claimed, "epsilon") == FAILS:
@@ -276,12 +270,12 @@ def _sentence(
 _TIERS = (Tier(name="basic", epsilon=Fraction(2)), Tier(name="strict", epsilon=Fraction(1, 2)))
 
 
-def _setting(kind: Any, variant: str, values: Sequence[Any], given: dict[str, Any]) -> DeviceSetting:
-    """Make a setting; names decide which arguments go to the setting and which to the mechanism."""
+def _examined(kind: Any, variant: str, values: Sequence[Any], given: dict[str, Any]) -> Verdict:
+    """Examine a setting; names decide which arguments go to the setting and which to the mechanism."""
     own = {name: given.pop(name) for name in list(given) if name in DeviceSetting.__dataclass_fields__}
     if "tiers" not in given:
         given.setdefault("epsilon", 1)
-    return DeviceSetting(mechanism=kind(**given), variant=variant, **{"values": values, **own})
+    return examine(DeviceSetting(mechanism=kind(**given), variant=variant, **{"values": values, **own}))
 
 
 def _quantities(num: int, steps: int, missing: str = "middle") -> tuple[Quantity, ...]:
@@ -294,17 +288,18 @@ def _corners(num: int, *, more: Sequence[Any] = ()) -> list[Any]:
     return [first, *more, *others]
 
 
-def _numbers(variant: str, num: int, steps: int, missing: str = "middle", **given: Any) -> DeviceSetting:
+def _numbers(variant: str, num: int, steps: int, missing: str = "middle", **given: Any) -> Verdict:
     values = _corners(num, more=[(Fraction(3, 7),) * num, (None,) * num])
     given["quantities"] = _quantities(num, steps, missing)
-    return _setting(LocalNumeric, variant, values, given)
+    return _examined(LocalNumeric, variant, values, given)
 
 
 def _points(steps: int) -> list[tuple[Fraction]]:
     return [(Fraction(at, steps),) for at in range(-steps, steps + 1)]
 
 
-def _number_settings(long: bool) -> Iterator[DeviceSetting]:
+def check_numeric(long: bool) -> Iterator[Verdict]:
+    """Check every method, the published form, and a lifetime of reports."""
     yield _numbers("method hybrid", 1, 2, values=[(-1,), (Fraction(1, 3),), (None,), *_points(2)])
     yield _numbers("method hybrid, 2 numbers", 2, 1, epsilon="0.5")
     yield _numbers("method hybrid, missing reported", 1, 1, "symbol")
@@ -334,12 +329,6 @@ def _number_settings(long: bool) -> Iterator[DeviceSetting]:
             yield _numbers(f"method {method}, epsilon {epsilon}, 9 points", 1, 4, values=_points(4), **given)
         yield _numbers("method duchi, 4 numbers", 4, 1, epsilon=2, method="duchi", values=[(-1,) * 4, (1,) * 4])
         yield _numbers("method hybrid, 2 of 3 numbers", 3, 1, epsilon=5, values=[(-1,) * 3, (1, 0, -1), (1,) * 3])
-
-
-def check_numeric(long: bool) -> Iterator[Verdict]:
-    """Check every method, the published form, and a lifetime of reports."""
-    for setting in _number_settings(long):
-        yield examine(setting)
     # L-PM as its algorithm is printed: mostly noise, so it reveals less than it claims.
     law = LiteralPiecewise(epsilon=Fraction(1), steps=2)
     loss = _worst([replay_draws(partial(_symbol, law, at)) for at in range(law.num_inputs)])
@@ -377,8 +366,8 @@ def _centres(grid: Grid) -> list[tuple[float, float]]:
     return [grid.centre(cell) for cell in range(grid.num_cells)]
 
 
-def _places(variant: str, grid: Grid, **given: Any) -> DeviceSetting:
-    return _setting(LocalLocation, variant, [*_centres(grid), _AWAY], {"grid": grid, **given})
+def _places(variant: str, grid: Grid, **given: Any) -> Verdict:
+    return _examined(LocalLocation, variant, [*_centres(grid), _AWAY], {"grid": grid, **given})
 
 
 def _unary(long: bool) -> dict[str, Any]:
@@ -386,7 +375,8 @@ def _unary(long: bool) -> dict[str, Any]:
     return {"replays": False, "law_inputs": 3 if long else 2, "num_drawn": 40_000 if long else 6_000}
 
 
-def _place_settings(long: bool) -> Iterator[DeviceSetting]:
+def check_location(long: bool) -> Iterator[Verdict]:
+    """Check every method, areas in clear, the published form, and a lifetime of reports."""
     yield _places("method auto", _SMALL, epsilon=2)
     yield _places("method randomised-response", _SMALL, method="randomised-response")
     for method in _UNARY:
@@ -411,9 +401,12 @@ def _place_settings(long: bool) -> Iterator[DeviceSetting]:
             given: dict[str, Any] = {"method": method, "epsilon": epsilon, "num_drawn": 20_000}
             yield _places(f"method {method}, epsilon {epsilon}, 16 places", _MIDDLE, **given)
         yield _planar(_MIDDLE, "0.2")
+    purpose = Purpose(name="places", mechanism=LocalLocation.name, tiers=_HALF, grid=_SMALL)
+    yield from examine_lifetime(purpose, _SMALL.centre(0), loss=Fraction(1, 2))
+    yield examine_window(purpose, _centres(_SMALL))
 
 
-def _planar(grid: Grid, epsilon: str) -> DeviceSetting:
+def _planar(grid: Grid, epsilon: str) -> Verdict:
     width, height = (float(side) for side in grid.pitch_km)
 
     def distance(one: Any, other: Any) -> float:
@@ -421,26 +414,17 @@ def _planar(grid: Grid, epsilon: str) -> DeviceSetting:
         return math.hypot((x - to_x) * width, (y - to_y) * height)
 
     rounds: dict[str, Any] = {"most_draws": 3, "distance": distance}  # columns, rows, and whether to keep them
-    values = _centres(grid)
     name = f"method planar, {grid.num_cells} places, per km"
-    return _places(name, grid, epsilon=epsilon, method="planar", values=values, **rounds)
+    return _places(name, grid, epsilon=epsilon, method="planar", values=_centres(grid), **rounds)
 
 
-def check_location(long: bool) -> Iterator[Verdict]:
-    """Check every method, areas in clear, the published form, and a lifetime of reports."""
-    for setting in _place_settings(long):
-        yield examine(setting)
-    purpose = Purpose(name="places", mechanism=LocalLocation.name, tiers=_HALF, grid=_SMALL)
-    yield from examine_lifetime(purpose, _SMALL.centre(0), loss=Fraction(1, 2))
-    yield examine_window(purpose, _centres(_SMALL))
-
-
-def _paths(variant: str, grid: Grid, steps: int = 2, **given: Any) -> DeviceSetting:
+def _paths(variant: str, grid: Grid, steps: int = 2, **given: Any) -> Verdict:
     values = [*itertools.product(_centres(grid), repeat=steps), None]
-    return _setting(LocalTrajectory, variant, values, {"grid": grid, "steps": steps, **given})
+    return _examined(LocalTrajectory, variant, values, {"grid": grid, "steps": steps, **given})
 
 
-def _path_settings(long: bool) -> Iterator[DeviceSetting]:
+def check_trajectory(long: bool) -> Iterator[Verdict]:
+    """Check every method, areas in clear, the published forms, and a lifetime of reports."""
     yield _paths("method auto", _SMALL, epsilon=3)
     for method in ("randomised-response", "hadamard"):
         yield _paths(f"method {method}", _SMALL, method=method)
@@ -458,8 +442,20 @@ def _path_settings(long: bool) -> Iterator[DeviceSetting]:
     few["area_in_clear"] = True
     yield _paths("areas in clear, within them", _MIDDLE, values=inside, scope=WITHIN, **few)
     yield _paths("areas in clear, across areas", _MIDDLE, values=across, scope=ACROSS, expected=VOID, **few)
+    # The published forms within one sequence of areas, and across areas, with one place in each area.
     for form, steps in itertools.product(("product", "qlp", "qjlp"), (2, 3)):
-        yield from _published_paths(form, steps, long)
+        given: dict[str, Any] = {"as_published": True, "method": form, "expected": FAILS, "replays": False}
+        given |= {"num_drawn": 20_000 if long else 2_500}
+        first, last, missing = ([place] * steps for place in (_AREAS.centre(0), _AREAS.centre(3), _AWAY))
+        name = f"as published ({form}), {steps} steps"
+        # A missing place counts for the first area, and so for the first sequence of areas.
+        law: dict[str, Any] = {"law_inputs": 2} if steps == 2 else {}
+        yield _paths(f"{name}, within areas", _AREAS, steps, values=[first, missing], scope=WITHIN, **law, **given)
+        if steps == 2:
+            yield _paths(f"{name}, across areas", _AREAS, steps, values=[first, last], scope=ACROSS, **given)
+    purpose = Purpose(name="paths", mechanism=LocalTrajectory.name, tiers=_HALF, grid=_SMALL, steps=2)
+    yield from examine_lifetime(purpose, [_SMALL.centre(0), _SMALL.centre(1)], loss=Fraction(1, 2))
+    yield examine_window(replace(purpose, parameters={"method": "randomised-response"}), _some(2))
 
 
 def _some(steps: int) -> list[Any]:
@@ -470,28 +466,6 @@ def _some(steps: int) -> list[Any]:
 def _two_bits(payload: bytes) -> Hashable:
     bits = int.from_bytes(payload, "little")
     return bits & 1, bits >> _SMALL.num_cells**2 - 1 & 1
-
-
-def _published_paths(form: str, steps: int, long: bool) -> Iterator[DeviceSetting]:
-    """Yield a published form within one sequence of areas, and across areas, with one place in each area."""
-    given: dict[str, Any] = {"as_published": True, "method": form, "expected": FAILS, "replays": False}
-    given |= {"num_drawn": 20_000 if long else 2_500}
-    first, last, missing = ([place] * steps for place in (_AREAS.centre(0), _AREAS.centre(3), _AWAY))
-    name = f"as published ({form}), {steps} steps"
-    # A missing place counts for the first area, and so for the first sequence of areas.
-    law: dict[str, Any] = {"law_inputs": 2} if steps == 2 else {}
-    yield _paths(f"{name}, within areas", _AREAS, steps, values=[first, missing], scope=WITHIN, **law, **given)
-    if steps == 2:
-        yield _paths(f"{name}, across areas", _AREAS, steps, values=[first, last], scope=ACROSS, **given)
-
-
-def check_trajectory(long: bool) -> Iterator[Verdict]:
-    """Check every method, areas in clear, the published forms, and a lifetime of reports."""
-    for setting in _path_settings(long):
-        yield examine(setting)
-    purpose = Purpose(name="paths", mechanism=LocalTrajectory.name, tiers=_HALF, grid=_SMALL, steps=2)
-    yield from examine_lifetime(purpose, [_SMALL.centre(0), _SMALL.centre(1)], loss=Fraction(1, 2))
-    yield examine_window(replace(purpose, parameters={"method": "randomised-response"}), _some(2))
 
 
 # A day and a lifetime of reports
@@ -506,11 +480,9 @@ Opening = Callable[..., Allowance]
 def examine_lifetime(
     purpose: Purpose, value: Any, *, loss: Fraction, opening: Opening = Allowance.open
 ) -> Iterator[Verdict]:
-    """Check that a vehicle falls silent when its allowance is used up, and reveals no more than that until then.
-
-    Its device restarts between reports, tries to make each one twice, and goes on trying when nothing is left. The
-    losses of the reports that came out are then added up, for one purpose and for two at once.
-    """
+    """Check that a vehicle falls silent when its allowance is used up, and reveals no more than that until then."""
+    # Its device restarts between reports, tries to make each one twice, and goes on trying when nothing is left. The
+    # losses of the reports that came out are then added up, for one purpose and for two at once.
     for purposes, also in (((purpose,), ""), ((purpose, replace(purpose, name="more")), ", two purposes")):
         day, lifetime = len(purposes) * _PER_DAY * loss, _NUM_REPORTS * loss
         limits = Limits(day=day, lifetime=lifetime)

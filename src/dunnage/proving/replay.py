@@ -29,20 +29,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import permutations
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
-from dunnage.errors import ParameterError
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.proving.verdict import UNBOUNDED
 
-FAR: Final = 1 << 20
-"""The number that stands for everything beyond the reach."""
+FAR: Final = 1 << 20  # the number that stands for everything beyond the reach
 MAX_RUNS: Final = 400_000
 _MAX_BELOW, _MAX_ORDERED = 4096, 5
-_BEYOND = ("together", "left out", "extremes")
 
 
 class NotEnumerable(Exception):
@@ -54,17 +51,9 @@ class Reach:
     steps: int  # how far on either side
     # "together": everything beyond is one outcome, far away; "left out": it is ignored; "extremes": only the first and
     # the last outcome of every law are tried, and their chances mean nothing.
-    beyond: str = "together"
+    beyond: Literal["together", "left out", "extremes"] = "together"
     orders: bool = False  # whether every order of shuffled rows is tried; otherwise the caller must sort rows
     tail: float = 0.0  # if above 0, each law is followed until about this chance is left, instead of by steps
-
-    def __post_init__(self) -> None:
-        if self.beyond not in _BEYOND:
-            raise ParameterError(f"beyond must be one of {', '.join(_BEYOND)}. Got {self.beyond!r}.")
-        if self.steps < 1:
-            raise ParameterError(f"steps must be 1 or more. Got {self.steps}.")
-        if not 0 <= self.tail < 1:
-            raise ParameterError(f"tail must be 0 or a chance below 1. Got {self.tail}.")
 
     def steps_of(self, scale: float) -> int:
         return math.ceil(-scale * math.log(self.tail)) if self.tail else self.steps
@@ -188,25 +177,30 @@ def _stand_in(name: str, draw: Callable[..., Any], noise: Noise, *given: Any) ->
 
 
 @contextlib.contextmanager
-def diverted() -> Iterator[None]:
+def with_values(places: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Give names of modules other values for a while."""
+    before = [(module, name, getattr(module, name), value) for module, name, value in places]
+    try:
+        for module, name, _, value in before:
+            setattr(module, name, value)
+        yield
+    finally:
+        for module, name, own, _ in before:
+            setattr(module, name, own)
+
+
+def diverted() -> contextlib.AbstractContextManager[None]:
     """Turn array draws from :class:`Decisions` into decisions too; draws from any other noise stay as they are."""
     draws = {name: getattr(noise_arrays, name) for name in (*_NUMBERS, *_COINS, *_OTHERS)}
     stand_ins = {id(draw): partial(_stand_in, name, draw) for name, draw in draws.items()}
     # Some modules have a function under a name of their own.
-    places = [
-        (module, name, value)
+    return with_values(
+        (module, name, stand_ins[id(value)])
         for module in list(sys.modules.values())
         if getattr(module, "__name__", "").startswith("dunnage")
         for name, value in list(vars(module).items())
         if id(value) in stand_ins
-    ]
-    try:
-        for module, name, value in places:
-            setattr(module, name, stand_ins[id(value)])
-        yield
-    finally:
-        for module, name, value in places:
-            setattr(module, name, value)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,10 +249,8 @@ def _all_ways(
 
 # Numbers that are decided only as far as the code looks at them
 
-CUT = 1e-13
-"""A path of decisions less likely than this is not followed; its chance is kept."""
-MAX_LISTED = 1 << 12
-"""Largest uniform draw with values that are listed; for a larger one only comparisons are followed."""
+CUT = 1e-13  # A path of decisions less likely than this is not followed; its chance is kept
+MAX_LISTED = 1 << 12  # largest uniform draw with values that are listed; for a larger one only comparisons are followed
 _SURELY = 1e6  # an output this much likelier than everything not followed is impossible where it does not occur
 
 
@@ -271,11 +263,9 @@ class _Restarted(Exception):
 
 
 class Undecided(Decisions):
-    """Decisions of a device: a uniform number is decided only as far as the code looks at it.
+    """Decisions of a device: a uniform number is decided only as far as the code looks at it."""
 
-    A loop that draws until something holds is one path for each round, followed until it is too unlikely.
-    """
-
+    # A loop that draws until something holds is one path for each round, followed until it is too unlikely.
     __slots__ = ("_draws_left",)
 
     def __init__(self, script: Sequence[int], most_draws: int | None = None) -> None:
@@ -306,7 +296,7 @@ class Undecided(Decisions):
     def below(self, n: int) -> int:
         self._count()
         # For the code that draws, this is a whole number like any other.
-        return _Drawn(self, [range(n)], int) if n <= MAX_LISTED else _Word(self, n)  # type: ignore[return-value]
+        return _OpenNumber(self, [range(n)], int) if n <= MAX_LISTED else _Word(self, n)  # type: ignore[return-value]
 
     def _yes(self, chance: float) -> bool:
         self._count()
@@ -320,7 +310,7 @@ class Undecided(Decisions):
         return int(self._take(values, [math.tanh(step / 2) * math.exp(-step * abs(value)) for value in values]))
 
 
-class _Drawn:
+class _OpenNumber:
     """A uniform number, or a function of one, that is not decided yet."""
 
     __slots__ = ("_left", "_noise", "_value")
@@ -332,10 +322,10 @@ class _Drawn:
     def joined(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
         mine = self._value
         if isinstance(other, int):
-            return _Drawn(self._noise, self._left, lambda at: function(mine(at), other))
-        if isinstance(other, _Drawn) and other._left is self._left:
+            return _OpenNumber(self._noise, self._left, lambda at: function(mine(at), other))
+        if isinstance(other, _OpenNumber) and other._left is self._left:
             its = other._value
-            return _Drawn(self._noise, self._left, lambda at: function(mine(at), its(at)))
+            return _OpenNumber(self._noise, self._left, lambda at: function(mine(at), its(at)))
         return function(int(self), other)
 
     def __index__(self) -> int:
@@ -365,32 +355,20 @@ class _Drawn:
         return getattr(int(self), name)  # any other look decides it
 
 
-def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda a, b: function(b, a)
+def _operators(way: Callable[[_OpenNumber, Any, Callable[[Any, Any], Any]], Any], *names: str) -> None:
+    """Give undecided numbers some operators, and these with their sides exchanged, one and all in one way."""
+    for name in names:
+        function = getattr(operator, name)
+        setattr(_OpenNumber, f"__{name.rstrip('_')}__", lambda a, b, function=function: way(a, b, function))
+        swapped = partial(lambda function, a, b: function(b, a), function)
+        setattr(_OpenNumber, f"__r{name.rstrip('_')}__", lambda a, b, function=swapped: way(a, b, function))
 
 
-def _left_open(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], Any]:
-    return lambda self, other: self.joined(other, function)
-
-
-def _decided(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], Any]:
-    return lambda self, other: function(int(self), other)
-
-
-def _compared(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], bool]:
-    return lambda self, other: bool(self.joined(other, function))  # which decides this and no more
-
-
-_MAKERS: Mapping[Callable[..., Any], tuple[str, ...]] = {
-    _left_open: ("mul", "and_", "or_", "xor", "lshift", "rshift"),
-    _decided: ("add", "sub", "floordiv", "mod"),  # a sum is used, so it may as well be decided
-    _compared: ("lt", "le", "gt", "ge", "ne"),
-}
-for _made, _names in _MAKERS.items():
-    for _name in _names:
-        _function = getattr(operator, _name)
-        setattr(_Drawn, f"__{_name.rstrip('_')}__", _made(_function))
-        setattr(_Drawn, f"__r{_name.rstrip('_')}__", _made(_swapped(_function)))
+_operators(_OpenNumber.joined, "mul", "and_", "or_", "xor", "lshift", "rshift")
+# A sum is used, so it may as well be decided.
+_operators(lambda number, other, function: function(int(number), other), "add", "sub", "floordiv", "mod")
+# Comparing decides this and no more.
+_operators(lambda number, other, function: bool(number.joined(other, function)), "lt", "le", "gt", "ge", "ne")
 
 
 class _Word:
@@ -438,11 +416,8 @@ Kept = Callable[[Hashable], bool]
 
 
 def epsilon_between(one: Outcomes, other: Outcomes, kept: Kept | None = None) -> float | str:
-    """Return the largest logarithm of the ratio of an output's chances, either way.
-
-    What was not followed counts for the side that makes the ratio smaller, so that nothing is overstated.
-    """
-    worst = 0.0
+    """Return the largest logarithm of the ratio of an output's chances, either way."""
+    worst = 0.0  # what was not followed counts for the side that makes the ratio smaller: nothing is overstated
     for here, there in ((one, other), (other, one)):
         for output, chance in here.chances.items():
             if chance > 0 and (kept is None or kept(output)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -95,17 +96,13 @@ def check_noisy_values(long: bool) -> Iterator[Verdict]:
     yield examine(values_case(epsilon=2, last=(1, 1, 1), law="laplace"), long=long)
 
 
-def _cell(borders: Sequence[float], value: float) -> int:
-    return sum(value >= border for border in borders)
-
-
 def _separates(output: Hashable, one: Rows, other: Rows) -> bool:
     """Return whether the published borders separate the values in which two datasets differ."""
     assert isinstance(output, tuple)  # of tables and certificate: the sound forms refuse nothing
     borders: Mapping[str, Sequence[float]] = json.loads(output[1])["measures"].get("borders", {})
     cells = [
         sorted(
-            tuple(_cell(borders.get(name, ()), value) for name, value in zip(rows, point, strict=True))
+            tuple(bisect_right(borders.get(name, ()), value) for name, value in zip(rows, point, strict=True))
             for point in zip(*rows.values(), strict=True)
         )
         for rows in (one, other)
@@ -116,14 +113,11 @@ def _separates(output: Hashable, one: Rows, other: Rows) -> bool:
 def _borders_case(
     epsilon: Any, last: int, law: str, num: int, *, borders: Sequence[int] = (), quantiles: Sequence[Any] = ()
 ) -> NeighbourCase:
-    """Return the case of public borders, or of private ones at quantiles.
-
-    With public borders, the differing value of two neighbours lies between the same two, and noise stays in a cluster.
-    """
+    """Return the case of public borders, or of private ones at quantiles."""
     tables, pairs = replaced([last], num)
     records_text = f"{law}, {num} record{'s' * (num > 1)}"
-    if borders:
-        cells = [sorted(_cell(borders, value) for value in table["weight"]) for table in tables]
+    if borders:  # the differing value of two neighbours lies between the same two, and noise stays in a cluster
+        cells = [sorted(bisect_right(borders, value) for value in table["weight"]) for table in tables]
         pairs = [(a, b) for a, b in pairs if cells[a] == cells[b]]
         parameters: dict[str, Any] = {"borders": list(borders)}
         steps = max(b - a - 1 for a, b in pairwise([0, *borders, last + 1]))
@@ -157,10 +151,7 @@ class _Listening(Noise):
 
 
 def examine_border_shares() -> Verdict:
-    """Examine what several borders cost: together no more than their share of epsilon.
-
-    If scores change by at least a and at most b, the odds of a choice change by at most e^(b - a).
-    """
+    """Examine what several borders cost: together no more than their share of epsilon."""
     quantiles, last = ["0.2", "0.4", "0.6", "0.8"], 20
     mechanism = NoisyClusters(epsilon=2, quantiles=quantiles)
     policy = rows_policy([last], {"name": NoisyClusters.name, "epsilon": 2, "quantiles": [float(q) for q in quantiles]})
@@ -170,6 +161,7 @@ def examine_border_shares() -> Verdict:
         data = dataset_of(records([[value] for value in values]), policy)
         mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
         pair.append(noise.scores)
+    # If scores change by at least a and at most b, the odds of a choice change by at most e^(b - a).
     changes = [[b - a for a, b in zip(*scores, strict=True)] for scores in zip(*pair, strict=True)]
     measured = float(sum(max(change) - min(change) for change in changes))
     claimed = float(mechanism.epsilon * mechanism.border_share)
@@ -189,22 +181,18 @@ def examine_border_shares() -> Verdict:
 def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
     """Check public and private borders, and the published form, which must fail."""
     # The published form on a pair of neighbours within one cluster.
-    mechanism = NoisyClusters(epsilon=1, quantiles=["0.1"], as_published=True)
     parameters = {"name": NoisyClusters.name, "epsilon": 1, "quantiles": [0.1], "as_published": True}
-    yield examine(
-        NeighbourCase(
-            mechanism=mechanism,
-            policy=rows_policy([6], parameters),
-            tables=[records([[1], [3]]), records([[1], [6]]), records([[1], [1]])],
-            reach=Reach(steps=6),
-            variant="as published",
-            expected=FAILS,
-            sentence="Noise is scaled by the range of the private records, and a cluster of equal values gets none: "
-            "widths of intervals distinguish neighbours for certain, and the heaviest of 25 packages would be printed "
-            "as it is.",
-        ),
-        long=long,
+    published = NeighbourCase(
+        mechanism=NoisyClusters(epsilon=1, quantiles=["0.1"], as_published=True),
+        policy=rows_policy([6], parameters),
+        tables=[records([[1], [3]]), records([[1], [6]]), records([[1], [1]])],
+        reach=Reach(steps=6),
+        variant="as published",
+        expected=FAILS,
+        sentence="Noise is scaled by the range of the private records, and a cluster of equal values gets none: widths "
+        "of intervals distinguish neighbours for certain, and the heaviest of 25 packages would be printed as it is.",
     )
+    yield examine(published, long=long)
     for law in LAW_NAMES:
         yield examine(_borders_case(1, 6, law, 1, borders=[3]), long=long)
         yield examine(_borders_case(2, 6, law, 1, quantiles=["0.1"]), long=long)
@@ -227,7 +215,7 @@ def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
 # Sampled lattices
 
 BETA = "0.7"
-TOLD_APART = (("x", "x"), ("x", "y"), ("y", "x"))
+APART = (("x", "x"), ("x", "y"), ("y", "x"))
 """Three records with two flags: each flag alone puts the first record with one of the others."""
 _SIZES = 400
 _FLAG = {"role": "quasi-identifier", "kind": "tree", "parents": {"x": "*", "y": "*"}}
@@ -279,10 +267,39 @@ def lattice_case(
     )
 
 
-def _sound(long: bool) -> Iterator[NeighbourCase]:
+def _sampled_cases(long: bool) -> Iterator[NeighbourCase]:
+    """Yield all samples, nodes and releases of a few records, the published form, and one sample for both uses."""
+    three, chosen = [flags(APART[1:]), flags(APART)], 6
+    # The published form, at the epsilon that it states for the largest sample of three records.
+    yield lattice_case(
+        SampledLattice(k=2, beta=BETA, epsilon_choice=chosen, as_published=True),
+        three,
+        variant="as published",
+        expected=FAILS,
+        claimed=float(sampling_delta(2, BETA, as_published=True)),
+        epsilon=float(sampling_epsilon(BETA)) + 2 * chosen * 2 / 3,
+    )
+    yield lattice_case(
+        ChosenOnRelease(k=2, beta=Fraction(BETA), epsilon_choice=Fraction(8)),
+        three,
+        variant="node chosen on the released sample",
+        expected=FAILS,
+        basis="claimed",
+        holds=UNBOUNDED,
+        claimed=float(sampling_delta(2, BETA)),
+        sentence="A node that is chosen on the released sample can seek out the class that reveals most: the theorem "
+        "about the sample does not cover that, and a second sample is needed.",
+    )
+    yield lattice_case(
+        SampledLattice(k=2, beta=BETA, epsilon_choice=1, left_out="noisy", left_out_epsilon=1),
+        [numbers([1]), numbers([1, 1])],
+        last=1,
+        variant="left out: noisy",
+        expected=FAILS,
+        sentence="Rows for the records left out show how many records there are: the sample is no longer secret.",
+    )
     two = [numbers([0.0] * num) for num in (0, 1, 2)]
     yield lattice_case(SampledLattice(k=2, beta=BETA, epsilon_choice=1), two, orders=True, variant="1 number, k 2")
-    three = [flags(TOLD_APART[1:]), flags(TOLD_APART)]
     yield lattice_case(SampledLattice(k=2, beta=BETA, epsilon_choice=8), three, variant="2 flags, k 2")
     requested = SampledLattice(epsilon=3, delta="0.3", epsilon_choice="0.5")
     yield lattice_case(requested, [numbers([0.0] * num) for num in (2, 3)], variant="epsilon and delta requested")
@@ -335,43 +352,10 @@ def _worst_figure(variant: str, quantity: str, losses: Sequence[tuple[float, flo
     )
 
 
-def _unsound() -> Iterator[NeighbourCase]:
-    three, chosen = [flags(TOLD_APART[1:]), flags(TOLD_APART)], 6
-    # The published form, at the epsilon that it states for the largest sample of three records.
-    yield lattice_case(
-        SampledLattice(k=2, beta=BETA, epsilon_choice=chosen, as_published=True),
-        three,
-        variant="as published",
-        expected=FAILS,
-        claimed=float(sampling_delta(2, BETA, as_published=True)),
-        epsilon=float(sampling_epsilon(BETA)) + 2 * chosen * 2 / 3,
-    )
-    yield lattice_case(
-        ChosenOnRelease(k=2, beta=Fraction(BETA), epsilon_choice=Fraction(8)),
-        three,
-        variant="node chosen on the released sample",
-        expected=FAILS,
-        basis="claimed",
-        holds=UNBOUNDED,
-        claimed=float(sampling_delta(2, BETA)),
-        sentence="A node that is chosen on the released sample can seek out the class that reveals most: the theorem "
-        "about the sample does not cover that, and a second sample is needed.",
-    )
-    yield lattice_case(
-        SampledLattice(k=2, beta=BETA, epsilon_choice=1, left_out="noisy", left_out_epsilon=1),
-        [numbers([1]), numbers([1, 1])],
-        last=1,
-        variant="left out: noisy",
-        expected=FAILS,
-        sentence="Rows for the records left out show how many records there are: the sample is no longer secret.",
-    )
-
-
 def check_sampled_lattice(long: bool) -> Iterator[Verdict]:
-    """Check all samples, nodes and releases of a few records, the published form, and one sample for both uses."""
     yield examine_smallest_k()
     yield examine_largest_rate()
-    for case in (*_unsound(), *_sound(long)):
+    for case in _sampled_cases(long):
         yield examine(case, long=long)
 
 

@@ -26,10 +26,8 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.proving.verdict import NOISE, UNBOUNDED, Check, Verdict
 
-CONFIDENCE = 0.999999
-"""Default confidence of a lower bound: wrong once in a million."""
-UNLIKELY = 1e-9
-"""A p value below this shows that draws do not follow a law: a correct check never fails by chance."""
+CONFIDENCE = 0.999999  # default confidence of a lower bound: wrong once in a million
+UNLIKELY = 1e-9  # A p value below this shows that draws do not follow a law: a correct check never fails by chance
 _THRESHOLDS = 64  # about how many events of each kind are compared, in each direction
 _ENOUGH_EXPECTED = 25.0  # expected draws from which the chi-square law is close enough far out in its tail
 
@@ -60,8 +58,6 @@ class LowerBound(NamedTuple):
     epsilon: float  # 0 if the draws show nothing
     confidence: float
     event: Event  # what distinguishes the two inputs
-    likely: float  # likely, unlikely: lower limit of the larger of its two probabilities, upper limit of the smaller
-    unlikely: float
     num_drawn: int  # draws that measured it, of both inputs together
 
 
@@ -88,15 +84,12 @@ def lower_bound(
         low = lower_limit(hits[0], likely.total(), wrong)
         high = upper_limit(hits[1], unlikely.total(), wrong)
         epsilon = max(math.log((low - delta) / high), 0.0) if low > delta else 0.0
-        return LowerBound(epsilon, confidence, event, low, high, likely.total() + unlikely.total())
+        return LowerBound(epsilon, confidence, event, likely.total() + unlikely.total())
 
-    best, best_order, best_epsilon = Event(), 0, -1.0
-    for order in (0, 1):
-        for event in _events(making[order], making[1 - order]):
-            epsilon = bounded(event, comparing[order], comparing[1 - order]).epsilon
-            if epsilon > best_epsilon:
-                best, best_order, best_epsilon = event, order, epsilon
-    return bounded(best, measuring[best_order], measuring[1 - best_order])
+    events = [(event, way) for way in (1, -1) for event in _events(*making[::way])]
+    bounds = [bounded(event, *comparing[::way]).epsilon for event, way in events]
+    event, way = events[bounds.index(max(bounds))]
+    return bounded(event, *measuring[::way])
 
 
 def _events(likely: Counter[Any], unlikely: Counter[Any]) -> Iterator[Event]:
@@ -140,13 +133,11 @@ def upper_limit(successes: int, num: int, wrong: float) -> float:
 
 
 def agrees(observed: Mapping[Any, int], masses: Mapping[Any, float]) -> float:
-    """Return the p value: how likely draws of a law are at least as far off as these.
+    """Return the p value: how likely draws of a law are at least as far off as these."""
+    from scipy.special import bdtr, bdtrc, chdtrc
 
-    It combines an exact test of each outcome that is likely enough, and of all others together, with a chi-square test
-    of those that are common enough for it.
-    """
-    from scipy.special import bdtr, bdtrc
-
+    # An exact test of each outcome that is likely enough, and of all others together, is combined with a chi-square
+    # test of those that are common enough for it.
     num = sum(observed.values())
     rest = max(0.0, 1.0 - math.fsum(masses.values()))
     if num == 0:
@@ -161,23 +152,17 @@ def agrees(observed: Mapping[Any, int], masses: Mapping[Any, float]) -> float:
     for count, mass in cells:
         above = bdtrc(count - 1, num, min(mass, 1.0)) if count else 1.0
         by_itself = min(by_itself, len(cells) * float(2 * min(bdtr(count, num, min(mass, 1.0)), above)))
-    return min(1.0, 2 * min(by_itself, _chi_square(cells, num)))
-
-
-def _chi_square(cells: Sequence[tuple[int, float]], num: int) -> float:
-    """Test all common outcomes together, with all others merged into one."""
-    from scipy.special import chdtrc
-
-    common = [cell for cell in cells if cell[1] * num >= _ENOUGH_EXPECTED]
+    # Test all common outcomes together, with all others merged into one.
+    common, together = [cell for cell in cells if cell[1] * num >= _ENOUGH_EXPECTED], 1.0
     count, mass = (sum(column) for column in zip(*common, strict=True)) if common else (0, 0.0)
     if (1 - mass) * num >= _ENOUGH_EXPECTED:
         common.append((num - count, 1 - mass))
     elif common:  # too few others to test: compare only the proportions among the common ones
         num, common = count, [(each, share / mass) for each, share in common]
-    if len(common) < 2 or not num:
-        return 1.0
-    statistic = sum((count - mass * num) ** 2 / (mass * num) for count, mass in common)
-    return float(chdtrc(len(common) - 1, statistic))
+    if len(common) >= 2 and num:
+        statistic = sum((count - mass * num) ** 2 / (mass * num) for count, mass in common)
+        together = float(chdtrc(len(common) - 1, statistic))
+    return min(1.0, 2 * min(by_itself, together))
 
 
 # The draws that everything rests on: each law of ``Noise`` and of ``noise_arrays``, against the exact one.
@@ -300,52 +285,11 @@ def _eighths(bits: int) -> list[tuple[int, int]]:
 
 
 def _numbers(size: int, law: ExactLaw, name: str, *given: Any) -> Trial:
-    def draw(noise: Noise) -> list[int]:
-        one = getattr(noise, name)
-        return [one(*given) for _ in range(size)]
-
-    return Trial(draw, law)
+    return Trial(_times(size, lambda noise: getattr(noise, name)(*given)), law)
 
 
 def _arrays(law: ExactLaw, name: str, *given: Any) -> Trial:
     return Trial(lambda noise: getattr(noise_arrays, name)(noise, *given), law)
-
-
-def _array_trials() -> dict[str, list[Trial]]:
-    limits, groups = np.tile(np.array([3, 1000], dtype=np.int64), SOME), np.full(SOME, 12, dtype=np.int64)
-    x, y, scale, packed = Fraction(3, 2), Fraction(1, 3), Fraction(5, 2), Fraction(3, 2)
-    reached = math.exp(-3 / scale) / (1 + math.exp(-1 / scale))  # that a number of this scale is 3 or more
-    return {
-        "below": [_arrays(_uniform(n), "below", n, MANY) for n in (11, 3000)],
-        "below_each": [
-            Trial(lambda noise: noise_arrays.below_each(noise, limits)[::2], _uniform(3)),
-            Trial(lambda noise: noise_arrays.below_each(noise, limits)[1::2], _uniform(1000)),
-        ],
-        "permutation": [Trial(_times(FEW, lambda noise: _order(noise_arrays.permutation(noise, 4))), _uniform(24))],
-        "bernoulli": [_arrays(_coin(float(p)), "bernoulli", p, MANY) for p in _RATES],
-        "bernoulli_exp": [_arrays(_coin(math.exp(-x)), "bernoulli_exp", x, MANY) for x in _EXPONENTS],
-        "bernoulli_logistic": [_arrays(_coin(_logistic(x)), "bernoulli_logistic", x, MANY) for x in _LOGISTIC],
-        "bernoulli_odds": [_arrays(_coin(3 / (3 + 2 * math.exp(-x))), "bernoulli_odds", 3, 2, x, MANY)],
-        "geometric": [_arrays(_geometric(scale), "geometric", scale, MANY) for scale in _SCALES],
-        "discrete_laplace": [_arrays(_laplace(scale), "discrete_laplace", scale, MANY) for scale in _SCALES],
-        "tail_counts": [
-            _arrays(_binomial(12, reached), "tail_counts", scale, 3, groups),
-            _arrays(_binomial(12, 1 - reached), "tail_counts", scale, -2, groups),
-        ],
-        "binomial_exp": [_arrays(_binomial(12, math.exp(-x) / (1 + math.exp(-y))), "binomial_exp", x, y, groups)],
-        "binomial": [_arrays(_binomial(24, 0.3), "binomial", 24, Fraction(3, 10), MANY)],
-        "exponential_choice": [_arrays(_choice(_SCORES), "exponential_choice", _SCORES, MANY)],
-        "packed_bits": [
-            Trial(
-                lambda noise: np.unpackbits(noise_arrays.packed_bits(noise, packed, 11, SOME), axis=1).sum(axis=1),
-                _binomial(11, _logistic(-packed)),
-            ),
-            Trial(
-                lambda noise: noise_arrays.packed_bits(noise, packed, 11, MANY)[:, 0],
-                _choice([-packed * byte.bit_count() for byte in range(256)]),
-            ),
-        ],
-    }
 
 
 def public_draws() -> dict[str, list[str]]:
@@ -358,6 +302,9 @@ def public_draws() -> dict[str, list[str]]:
 
 def trials() -> dict[str, Mapping[str, list[Trial]]]:
     half = SOME // 2
+    limits, groups = np.tile(np.array([3, 1000], dtype=np.int64), SOME), np.full(SOME, 12, dtype=np.int64)
+    x, y, scale, packed = Fraction(3, 2), Fraction(1, 3), Fraction(5, 2), Fraction(3, 2)
+    reached = math.exp(-3 / scale) / (1 + math.exp(-1 / scale))  # that a number of this scale is 3 or more
     return {
         "numbers": {
             "draw_bytes": [Trial(lambda noise: np.frombuffer(noise.draw_bytes(MANY), dtype=np.uint8), _uniform(256))],
@@ -376,7 +323,37 @@ def trials() -> dict[str, Mapping[str, list[Trial]]]:
             "invert": [_numbers(FEW, _EIGHTHS, "invert", _eighths)],
             "permutation": [Trial(_times(half, lambda noise: _order(noise.permutation(4))), _uniform(24))],
         },
-        "arrays": _array_trials(),
+        "arrays": {
+            "below": [_arrays(_uniform(n), "below", n, MANY) for n in (11, 3000)],
+            "below_each": [
+                Trial(lambda noise: noise_arrays.below_each(noise, limits)[::2], _uniform(3)),
+                Trial(lambda noise: noise_arrays.below_each(noise, limits)[1::2], _uniform(1000)),
+            ],
+            "permutation": [Trial(_times(FEW, lambda noise: _order(noise_arrays.permutation(noise, 4))), _uniform(24))],
+            "bernoulli": [_arrays(_coin(float(p)), "bernoulli", p, MANY) for p in _RATES],
+            "bernoulli_exp": [_arrays(_coin(math.exp(-x)), "bernoulli_exp", x, MANY) for x in _EXPONENTS],
+            "bernoulli_logistic": [_arrays(_coin(_logistic(x)), "bernoulli_logistic", x, MANY) for x in _LOGISTIC],
+            "bernoulli_odds": [_arrays(_coin(3 / (3 + 2 * math.exp(-x))), "bernoulli_odds", 3, 2, x, MANY)],
+            "geometric": [_arrays(_geometric(scale), "geometric", scale, MANY) for scale in _SCALES],
+            "discrete_laplace": [_arrays(_laplace(scale), "discrete_laplace", scale, MANY) for scale in _SCALES],
+            "tail_counts": [
+                _arrays(_binomial(12, reached), "tail_counts", scale, 3, groups),
+                _arrays(_binomial(12, 1 - reached), "tail_counts", scale, -2, groups),
+            ],
+            "binomial_exp": [_arrays(_binomial(12, math.exp(-x) / (1 + math.exp(-y))), "binomial_exp", x, y, groups)],
+            "binomial": [_arrays(_binomial(24, 0.3), "binomial", 24, Fraction(3, 10), MANY)],
+            "exponential_choice": [_arrays(_choice(_SCORES), "exponential_choice", _SCORES, MANY)],
+            "packed_bits": [
+                Trial(
+                    lambda noise: np.unpackbits(noise_arrays.packed_bits(noise, packed, 11, SOME), axis=1).sum(axis=1),
+                    _binomial(11, _logistic(-packed)),
+                ),
+                Trial(
+                    lambda noise: noise_arrays.packed_bits(noise, packed, 11, MANY)[:, 0],
+                    _choice([-packed * byte.bit_count() for byte in range(256)]),
+                ),
+            ],
+        },
     }
 
 

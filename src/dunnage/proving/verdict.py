@@ -24,13 +24,11 @@ UNBOUNDED: Final = "unbounded"
 HOLDS: Final = "holds"
 FAILS: Final = "fails"
 VOID: Final = "void"
-NOISE: Final = "noise"
-"""The name of the checks of the noise itself, which every mechanism uses."""
+NOISE: Final = "noise"  # the name of the checks of the noise itself, which every mechanism uses
 VERDICTS: Final = (HOLDS, FAILS, VOID)
 QUANTITIES: Final = ("epsilon", "delta", "k")
 
-RELATIVE_SLACK: Final = 1e-9
-"""How far a figure computed in doubles may stray from the exact one, as a share of it."""
+RELATIVE_SLACK: Final = 1e-9  # how far a figure computed in doubles may stray from the exact one, as a share of it
 
 
 class Verdict(Model):
@@ -94,12 +92,8 @@ class Verdict(Model):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for name, allowed in (
-            ("verdict", VERDICTS),
-            ("expected", VERDICTS),
-            ("quantity", QUANTITIES),
-            ("basis", tuple(Basis)),
-        ):
+        words = {"verdict": VERDICTS, "expected": VERDICTS, "quantity": QUANTITIES, "basis": tuple(Basis)}
+        for name, allowed in words.items():
             if getattr(self, name) not in allowed:
                 raise ParameterError(f"{name} must be one of {', '.join(allowed)}. Got {getattr(self, name)!r}.")
         for name in ("claimed", "holds", "measured"):
@@ -125,10 +119,7 @@ class Verdict(Model):
         exact: bool | None = None,
         problems: Sequence[str] = (),
     ) -> Verdict:
-        """Compare the measurement with the claim; a claim that would hold fails if there are problems.
-
-        A verdict with a confidence is a bound from draws, any other is exact. :func:`prove` notes the time.
-        """
+        """Compare the measurement with the claim; a claim that would hold fails if there are problems."""
         verdict = judge(measured, claimed, quantity)
         return cls(
             mechanism=mechanism,
@@ -138,13 +129,13 @@ class Verdict(Model):
             holds=holds,
             measured=measured,
             quantity=quantity,
-            exact=confidence is None if exact is None else exact,
+            exact=confidence is None if exact is None else exact,  # with a confidence it is a bound from draws
             confidence=confidence,
             method=method,
             verdict=FAILS if problems and verdict == HOLDS else verdict,
             expected=expected,
             sentence=sentence,
-            seconds=0.0,
+            seconds=0.0,  # `prove` notes the time
             problems=tuple(problems),
         )
 
@@ -167,8 +158,7 @@ class Verdict(Model):
 
 Check = Callable[[bool], Iterator[Verdict]]
 """A check of one mechanism: called with whether to use the long form, it yields verdicts as it reaches them."""
-Checks = Mapping[type[Any], Check]
-"""The checks of a module, by the class of their mechanism."""
+Checks = Mapping[type[Any], Check]  # the checks of a module, by the class of their mechanism
 
 
 def verdict_on_error(mechanism: str, variant: str, error: Exception) -> Verdict:
@@ -267,11 +257,8 @@ class Proof(Model):
         for verdict in self.verdicts:
             mark = "" if verdict.as_expected else "! "
             least = "" if verdict.exact or isinstance(verdict.measured, str) else "at least "
-            claimed = f"{verdict.quantity} {_figure(verdict.claimed)}"
-            measured = f"{least}{_figure(verdict.measured)}"
-            rows.append(
-                (f"{mark}{verdict.verdict}", verdict.mechanism, verdict.variant, verdict.basis, claimed, measured)
-            )
+            figures = f"{verdict.quantity} {_figure(verdict.claimed)}", f"{least}{_figure(verdict.measured)}"
+            rows.append((f"{mark}{verdict.verdict}", verdict.mechanism, verdict.variant, verdict.basis, *figures))
         widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         failing = [verdict for verdict in self.verdicts if verdict.verdict == FAILS or not verdict.as_expected]
@@ -289,9 +276,8 @@ class Proof(Model):
         wrong = f", and what is known to be wrong fails ({failed})" if failed else ""
         conclusion = f": everything proved stays within its bound{wrong}."
         if surprises:
-            conclusion = (
-                f": {surprises} {'differs' if surprises == 1 else 'differ'} from the expected verdict (marked !)."
-            )
+            differ = "differs" if surprises == 1 else "differ"
+            conclusion = f": {surprises} {differ} from the expected verdict (marked !)."
         return "\n".join([*lines, "", f"{num} check{'s' * (num != 1)} in {self.seconds:.0f} s{conclusion}"])
 
 

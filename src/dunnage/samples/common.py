@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import OutputError
 
-PAIRS_DIFFER, _WINDOWS_DIFFER = 1.0, 0.5
+_WINDOWS_DIFFER = 0.5
 _RANK_OFFSET, _RANK_POWER = 2.0, 1.88  # the share of a cell in the trips of a window falls with its rank
 _WALKED_KM, _FAR_KM = 1.5, 6.0
 
@@ -37,12 +37,15 @@ def targets(
 
 
 def starter_policy(kind: str, **values: object) -> str:
-    """Fill in the starter policy for a kind of data."""
     return resources.files("dunnage.samples").joinpath("starters", f"{kind}.toml").read_text("utf-8").format(**values)
 
 
 def texts(labels: Sequence[str], codes: IntArray) -> pa.Array:
     return pa.array(labels, pa.string()).take(pa.array(codes))
+
+
+def second_text(second: int) -> str:
+    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
 
 
 def card_names(numbers: IntArray) -> pa.Array:
@@ -51,7 +54,6 @@ def card_names(numbers: IntArray) -> pa.Array:
 
 
 def choose(weights: FloatArray, uniforms: FloatArray) -> IntArray:
-    """Choose places by their weights, one for each uniform number."""
     until = np.cumsum(weights)
     places = np.searchsorted(until, uniforms * until[-1], side="right")
     return np.asarray(np.minimum(places, len(weights) - 1), dtype=np.int64)

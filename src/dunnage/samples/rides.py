@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.samples.common import card_names, choose, starter_policy, targets, texts
 
@@ -107,9 +107,8 @@ def _crossings(num_chords: int) -> tuple[list[FloatArray], list[list[int]]]:
     angles = np.pi * np.arange(num_chords) / num_chords
     along = np.column_stack([np.cos(angles), np.sin(angles)])
     across = np.column_stack([-np.sin(angles), np.cos(angles)])
-    offsets = (
-        _OFFSET * np.where(np.arange(num_chords) % 2, -1.0, 1.0) * (0.4 + 0.6 * np.arange(num_chords) / num_chords)
-    )
+    numbers = np.arange(num_chords)
+    offsets = _OFFSET * np.where(numbers % 2, -1.0, 1.0) * (0.4 + 0.6 * numbers / num_chords)
     places: list[FloatArray] = []
     passed: list[set[int]] = [set() for _ in range(num_chords + 1)]
 
@@ -153,40 +152,33 @@ def rides(setting: RideSetting | int, seed: int | None = None) -> pa.Table:
     num_cards = int(np.searchsorted(np.cumsum(times), setting.size)) + 1
     kind = generator.choice(len(_TYPE_SHARES), num_cards, p=_TYPE_SHARES)
     to_work = generator.random(num_cards) < _TO_WORK[kind]
-    # starts : (4, cards) ; stops : (5, cards), where a card is before, between and after its rides
-    starts = _start_times(kind, to_work, generator)
+    # starts : (4, cards), in order
+    opens, closes = map(float, SERVICE_DAY)
+    there = np.where(to_work[:, None], _THERE[kind], _ERRAND)
+    out = _between(generator, there, np.full(num_cards, opens), np.full(num_cards, _LAST_DEPARTURE))
+    earliest = np.maximum(out + 3600, _BACK[kind, 0] - 3 * 3600)
+    back, by_turn = _between(generator, _BACK[kind], earliest, np.full(num_cards, closes)), [out]
+    for turn in range(3):
+        before = by_turn[-1]
+        stay = np.minimum(_SHORTEST_STAY, (closes - before) / 2)
+        later = before + stay + (closes - before - stay) * generator.beta(1.2, 2.8, num_cards)
+        by_turn.append(later if turn else np.where(to_work & (out < 13 * 3600), back, later))
+    starts = np.floor(by_turn).astype(np.int64)
     stops = _stops(metro, num_cards, generator)
     first = np.where((times[:num_cards] == 1) & (generator.random(num_cards) < 0.5), 1, 0)
     card = np.repeat(np.arange(num_cards), times[:num_cards])[: setting.size]
-    turn = np.arange(setting.size) - np.repeat(np.cumsum(times) - times, times)[: setting.size] + first[card]
-    order = np.argsort(starts[turn, card], kind="stable")
-    card, turn = card[order], turn[order]
+    turns = np.arange(setting.size) - np.repeat(np.cumsum(times) - times, times)[: setting.size] + first[card]
+    order = np.argsort(starts[turns, card], kind="stable")
+    card, turns = card[order], turns[order]
     return pa.table(
         {
             "card": card_names(generator.permutation(num_cards)[card]),
             "type": texts(PASSENGER_TYPES, kind[card]),
-            "board": texts(metro.names, stops[turn, card]),
-            "alight": texts(metro.names, stops[turn + 1, card]),
-            "start": starts[turn, card],
+            "board": texts(metro.names, stops[turns, card]),
+            "alight": texts(metro.names, stops[turns + 1, card]),
+            "start": starts[turns, card],
         }
     )
-
-
-def _start_times(kind: IntArray, to_work: BoolArray, generator: np.random.Generator) -> IntArray:
-    """Generate the starts of each card's rides, in order. Shape: rides, cards."""
-    opens, closes = map(float, SERVICE_DAY)
-    there = np.where(to_work[:, None], _THERE[kind], _ERRAND)
-    first = _between(generator, there, np.full(len(kind), opens), np.full(len(kind), _LAST_DEPARTURE))
-    back = _between(
-        generator, _BACK[kind], np.maximum(first + 3600, _BACK[kind, 0] - 3 * 3600), np.full(len(kind), closes)
-    )
-    starts = [first]
-    for turn in range(3):
-        before = starts[-1]
-        stay = np.minimum(_SHORTEST_STAY, (closes - before) / 2)
-        later = before + stay + (closes - before - stay) * generator.beta(1.2, 2.8, len(before))
-        starts.append(later if turn else np.where(to_work & (first < 13 * 3600), back, later))
-    return np.asarray(np.floor(starts), dtype=np.int64)
 
 
 def _between(generator: np.random.Generator, law: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -199,7 +191,7 @@ def _between(generator: np.random.Generator, law: FloatArray, low: FloatArray, h
 
 
 def _stops(metro: _Metro, num: int, generator: np.random.Generator) -> IntArray:
-    """Generate the places of each card before, between and after its rides: home, a place, home, an errand, home."""
+    """Generate the places of each card around its rides: home, a place, home, an errand, home. Shape: 5, cards."""
     far = np.linalg.norm(metro.places, axis=1)
     homes = np.exp(0.5 * far + 1.2 * generator.standard_normal(len(far)))
     goals = np.exp(-1.3 * far + 1.2 * generator.standard_normal(len(far)))
@@ -220,14 +212,9 @@ def rides_policy(dataset: str, edges: str) -> str:
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "graph"\nedges = {json.dumps(edges)}\n'
         for name in ("board", "alight")
     )
-    return starter_policy(
-        "rides",
-        dataset=json.dumps(dataset),
-        parents=parents,
-        stations=stations,
-        start=SERVICE_DAY[0],
-        end=SERVICE_DAY[1],
-    )
+    start, end = SERVICE_DAY
+    given = {"parents": parents, "stations": stations, "start": start, "end": end}
+    return starter_policy("rides", dataset=json.dumps(dataset), **given)
 
 
 def generate_rides(

@@ -31,7 +31,7 @@ from dunnage.model.trips import Universe
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.planning.demand import stop_numbers, window_seconds
-from dunnage.samples.common import choose, deterrence
+from dunnage.samples.common import choose, deterrence, second_text
 from dunnage.samples.trips import outward_shares, trips_of_hours
 from dunnage.tables.dataset import Dataset
 
@@ -226,7 +226,7 @@ def _times(time: Windows, period: str | None, days: IntArray, seconds: IntArray,
     calendar = time.calendar(period)
     later, within = np.divmod(seconds, DAY_SECONDS)
     if calendar is None and time.day is None:
-        return [_clock(second) for second in seconds.tolist()]
+        return [second_text(second) for second in seconds.tolist()]
     dates = np.arange(*((calendar.start, calendar.stop) if calendar else (_SOME_MONDAY, _SOME_MONDAY + 7)))
     codes = time.day_codes(dates, period)
     labels = days if time.day is not None else np.zeros_like(days)
@@ -235,21 +235,14 @@ def _times(time: Windows, period: str | None, days: IntArray, seconds: IntArray,
         rows, own = np.flatnonzero(labels == day), dates[codes == day]
         ordinals[rows] = own[noise_arrays.below(noise, len(own), len(rows))]
     moments = zip((ordinals + later).tolist(), within.tolist(), strict=True)
-    return [f"{date.fromordinal(ordinal).isoformat()}T{_clock(second)}" for ordinal, second in moments]
-
-
-def _clock(second: int) -> str:
-    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+    return [f"{date.fromordinal(ordinal).isoformat()}T{second_text(second)}" for ordinal, second in moments]
 
 
 # Vehicles
 
 
 def like_reports(purpose: Purpose, num: int, noise: Noise) -> tuple[FloatArray, ...]:
-    """Generate reports of vehicles: numbers around random middles, or places and short paths.
-
-    Places are around some centres and all over the box. Some numbers are missing if the policy reports missing numbers.
-    """
+    """Generate reports of vehicles: numbers around random middles, or places and paths around some centres."""
     columns: list[FloatArray] = []
     if purpose.grid is None:
         from scipy.special import expit

@@ -28,12 +28,9 @@ from dunnage.errors import OutputError, ParameterError
 from dunnage.samples.common import starter_policy, targets, texts
 
 TELEMETRY_LAWS = ("fleet", "gauss", "uniform", "census")
-MAX_READINGS = 500_000_000
-"""Maximum number of generated rows."""
-FIRST_DAY = datetime(2026, 10, 14)
-"""Midnight of the first generated day."""
-GROUP_ROWS = 1 << 19
-"""Approximate number of rows in memory; they are one row group of a Parquet file."""
+MAX_READINGS = 500_000_000  # maximum number of generated rows
+FIRST_DAY = datetime(2026, 10, 14)  # midnight of the first generated day
+GROUP_ROWS = 1 << 19  # approximate number of rows in memory; they are one row group of a Parquet file
 
 _KINDS = (".csv", ".parquet")
 _MINUTES = 1440
@@ -145,9 +142,8 @@ def _telemetry_pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[p
             numbers = (_census if setting.law == "census" else _trucks)(minutes, generator)[: len(setting.sensors)]
             numbers = [np.clip(n, sensor.low, sensor.high) for n, sensor in zip(numbers, setting.sensors, strict=True)]
         if setting.law == "fleet":
-            numbers = [
-                _broken(n, sensor, setting, generator) for n, sensor in zip(numbers, setting.sensors, strict=True)
-            ]
+            pairs = zip(numbers, setting.sensors, strict=True)
+            numbers = [_broken(n, sensor, setting, generator) for n, sensor in pairs]
         vehicles = np.repeat(np.arange(first, first + num), of_vehicle)
         columns = {"vehicle": _coded(names, vehicles), "time": _moments(minutes.ravel())}
         for sensor, values in zip(setting.sensors, numbers, strict=True):
@@ -237,7 +233,6 @@ def _vehicle_names(num: int) -> pa.Array:
 
 
 def _coded(labels: pa.Array, codes: IntArray) -> pa.DictionaryArray:
-    """Encode the label of each row as a dictionary."""
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), labels)
 
 
@@ -246,7 +241,6 @@ def _moments(minutes: IntArray) -> pa.Array:
 
 
 def _plain_table(table: pa.Table) -> pa.Table:
-    """Return the table with the names of vehicles as plain text."""
     at = table.column_names.index("vehicle")
     return table.set_column(at, "vehicle", table["vehicle"].cast(pa.string())).combine_chunks()
 
@@ -292,8 +286,7 @@ def _as_text(piece: pa.Table) -> pa.Table:
 
 CITY_BOX = (103.95, 30.56, 104.19, 30.76)
 """West, south, east and north of the city, about 23 by 22 km; public, and independent of the generated positions."""
-MAX_VEHICLES = 1_000_000
-"""Maximum number of vehicles: all are in memory at each moment."""
+MAX_VEHICLES = 1_000_000  # maximum number of vehicles: all are in memory at each moment
 EPOCH_MINUTES = 5
 
 # Streets cross at whole numbers from 0 to _STREETS in both directions; the outermost streets are outside the box.
@@ -369,12 +362,8 @@ def _position_pieces(setting: PositionSetting, seed: int | None) -> Iterator[pa.
 
 
 class _Vehicles:
-    """The places, destinations and stays of all vehicles.
-
-    A place is a pair of streets, and a vehicle is always on one of them: at least one of its two numbers is whole. It
-    drives along one street and then along the other, so no route has to be stored.
-    """
-
+    # A place is a pair of streets, and a vehicle is always on one of them: at least one of its two numbers is whole. It
+    # drives along one street and then along the other, so no route has to be stored.
     def __init__(self, num: int, generator: np.random.Generator) -> None:
         self.generator = generator
         depots = generator.integers(_BEYOND + 2, _STREETS - _BEYOND - 1, (2, _DEPOTS))
@@ -439,8 +428,8 @@ class _Vehicles:
             moved = np.minimum(np.abs(ahead), reach)
             arrives = moved == np.abs(ahead)
             # Arrival must be exact, or nobody would ever arrive.
-            there = np.where(arrives, goal[axis, numbers], place[axis, numbers] + np.sign(ahead) * moved)
-            place[axis, numbers] = there
+            beyond = place[axis, numbers] + np.sign(ahead) * moved
+            place[axis, numbers] = np.where(arrives, goal[axis, numbers], beyond)
             reach = reach - moved
         self.place[:, driving] = place
         return fixes
@@ -465,27 +454,15 @@ def positions_policy(setting: PositionSetting, dataset: str) -> str:
     places = max((levels for levels, side in sides.items() if error <= 3 / (side**2 + 1)), default=2)
     paths = max((levels for levels, side in sides.items() if error <= 3 / ((3 * side - 2) ** 2 + 1)), default=2)
     box = ", ".join(f"{side:g}" for side in CITY_BOX)
-    return starter_policy(
-        "positions",
-        dataset=json.dumps(dataset),
-        box=box,
-        places=places,
-        places_side=sides[places],
-        paths=paths,
-        paths_side=sides[paths],
-        basic=_BASIC,
-        strict=_STRICT,
-        minutes=EPOCH_MINUTES,
-    )
+    grids = {"places": places, "places_side": sides[places], "paths": paths, "paths_side": sides[paths]}
+    given = {"box": box, "basic": _BASIC, "strict": _STRICT, "minutes": EPOCH_MINUTES, **grids}
+    return starter_policy("positions", dataset=json.dumps(dataset), **given)
 
 
 def generate_positions(
     setting: PositionSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
 ) -> tuple[Path, Path]:
-    """Write generated positions as CSV or Parquet, by the ending, with a starter policy; return both paths.
-
-    Rows are written in parts, so memory does not grow with their number.
-    """
+    """Write generated positions as CSV or Parquet, by the ending, with a starter policy; return both paths."""
     path, policy = targets(out, (".toml",), force, _KINDS)
     _write_pieces(_position_pieces(setting, seed), path)
     policy.write_text(positions_policy(setting, path.stem), encoding="utf-8")

@@ -21,15 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.model.city import City
-from dunnage.samples.common import PAIRS_DIFFER, busiest, card_names, deterrence, starter_policy, targets, texts
+from dunnage.samples.common import busiest, card_names, deterrence, second_text, starter_policy, targets, texts
 from dunnage.samples.town import Town, lay_town, trip_modes, trip_stops
 
 WHOLE_DAY = ("00:00", "24:00")
-MAX_TRIPS = 50_000_000
-"""Maximum number of generated trips: all are in memory."""
+MAX_TRIPS = 50_000_000  # maximum number of generated trips: all are in memory
 
 # Trips that begin in each half-hour of a day. On the weekday the total is 37,714, and 4,878 from 8 to 10 am.
 # fmt: off
@@ -97,7 +96,6 @@ class TripSetting:
 
     @property
     def domain(self) -> tuple[str, str]:
-        """The window, with two digits for hours and minutes."""
         start, end = (f"{half // 2:02d}:{half % 2 * 30:02d}" for half in (self.half_hours.start, self.half_hours.stop))
         return start, end
 
@@ -110,13 +108,9 @@ class TripSetting:
         weights, total = self._profile[self.half_hours], self.num_trips
         num_trips, left = np.divmod(weights * total, weights.sum())  # the largest remainders are rounded up
         num_trips[np.argsort(-left, kind="stable")[: total - int(num_trips.sum())]] += 1
-        return num_trips, num_cells(num_trips)
-
-
-def num_cells(num_trips: IntArray) -> IntArray:
-    """Return the number of cells for the trips of a half-hour: it grows more slowly than the trips."""
-    cells = _BUSY_CELLS * num_trips**_CELLS_GROW / (_WEEKDAY[_BUSY] ** _CELLS_GROW).sum()
-    return np.asarray(np.minimum(np.rint(cells).astype(np.int64), num_trips))
+        # Cells grow more slowly than trips.
+        cells = _BUSY_CELLS * num_trips**_CELLS_GROW / (_WEEKDAY[_BUSY] ** _CELLS_GROW).sum()
+        return num_trips, np.minimum(np.rint(cells).astype(np.int64), num_trips)
 
 
 def trips_of_hours() -> FloatArray:
@@ -193,7 +187,7 @@ def _draw_trips(
     outside = generator.choice(suburbs, min(_WORKPLACES, len(suburbs)), replace=False)
     work = -far / 2 + 0.5 * generator.standard_normal(num)
     work[outside] += 2.0
-    pairs = PAIRS_DIFFER * generator.standard_normal((num, num))
+    pairs = generator.standard_normal((num, num))
     to_work = homes[:, None] + work[None] - deterrence(here.scale * here.apart) + pairs
     np.fill_diagonal(to_work, -np.inf)  # nobody travels to the stop where they are
     shares = outward_shares(np.arange(len(_WEEKDAY)) / 2, weekend=setting.weekend)
@@ -211,65 +205,46 @@ def _draw_trips(
 
 def _cards(trips: _DayTrips, here: Town, generator: np.random.Generator) -> IntArray:
     """Assign trips to cards: many go out and back, some continue, a few are shared. Returns card numbers, from 0."""
-    shared = generator.random(len(trips.seconds)) < _SHARED
-    after = np.full(len(trips.seconds), -1)
+    size = len(trips.seconds)
+    shared, after = generator.random(size) < _SHARED, np.full(size, -1)
     # At 15 km/h, after a wait.
     arrivals = np.asarray(trips.seconds + 300 + 240 * here.apart[trips.origins, trips.destinations]).astype(np.int64)
-    out, back = _returns(trips, arrivals, generator)
-    own = ~shared[out] & ~shared[back]
-    after[out[own]] = back[own]
-    for _ in range(_JOINS):
-        ends, starts = _joins(
-            trips, arrivals, after, ~shared & (generator.random(len(trips.seconds)) < _JOINED), generator
-        )
-        after[ends] = starts
-    card = np.arange(len(after))  # the first trip of each trip's chain
-    card[after[after >= 0]] = np.flatnonzero(after >= 0)
-    while not np.array_equal(card, further := card[card]):
-        card = further
-    # Shared cards have a few trips each, and some have dozens.
-    num = int(shared.sum())
-    until = np.cumsum(2 + np.minimum(generator.zipf(_POOL_POWER, num), _LARGEST_POOL - 2))
-    card[shared] = len(trips.seconds) + generator.permutation(np.searchsorted(until, np.arange(num), side="right"))
-    _, numbers = np.unique(card, return_inverse=True)
-    return np.asarray(generator.permutation(numbers.max() + 1)[numbers])
-
-
-def _returns(trips: _DayTrips, arrivals: IntArray, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """Match trips in the morning with return trips in the afternoon; returns both."""
-    num = 1 + int(max(trips.origins.max(), trips.destinations.max()))
-    forth = trips.origins * num + trips.destinations
-    late = trips.seconds >= _NOON
-    key = np.where(late, trips.destinations * num + trips.origins, forth)
-    # In a list sorted by route, the n-th trip out and the n-th trip back, both shuffled, belong to one rider.
-    shuffled = generator.permutation(len(trips.seconds))
+    # Match trips in the morning with return trips in the afternoon. In a list sorted by route, the n-th trip out and
+    # the n-th trip back, both shuffled, belong to one rider.
+    num, late = 1 + int(max(trips.origins.max(), trips.destinations.max())), trips.seconds >= _NOON
+    forth, reverse = trips.origins * num + trips.destinations, trips.destinations * num + trips.origins
+    key, shuffled = np.where(late, reverse, forth), generator.permutation(size)
     order = shuffled[np.argsort(2 * key[shuffled] + late[shuffled], kind="stable")]
     group = 2 * key[order] + late[order]
-    rank = np.arange(len(order)) - np.searchsorted(group, group)
-    turn = key[order] * len(order) + rank
+    turn = key[order] * size + np.arange(size) - np.searchsorted(group, group)
     morning = ~late[order]
     _, out, back = np.intersect1d(turn[morning], turn[~morning], assume_unique=True, return_indices=True)
     out, back = order[morning][out], order[~morning][back]
     kept = (arrivals[out] + _SHORTEST_STAY < trips.seconds[back]) & (generator.random(len(out)) < _RETURN)
-    return out[kept], back[kept]
-
-
-def _joins(
-    trips: _DayTrips, arrivals: IntArray, after: IntArray, chosen: BoolArray, generator: np.random.Generator
-) -> tuple[IntArray, IntArray]:
-    """Match ends of chains among the chosen trips with chosen trips that continue from there after a stay."""
-    begins = np.ones(len(after), dtype=bool)
-    begins[after[after >= 0]] = False
-    ends, starts = np.flatnonzero((after < 0) & chosen), np.flatnonzero(begins & chosen)
-    stay = _SHORTEST_STAY + generator.exponential(_MEAN_STAY, len(ends)).astype(np.int64)
-    ready = arrivals[ends] + stay
-    # events : ends and starts, by stop and time; at each stop an end is joined to a start immediately after it
-    stop = np.concatenate([trips.destinations[ends], trips.origins[starts]])
-    time = np.concatenate([ready, trips.seconds[starts]])
-    order = np.lexsort((time, stop))
-    is_end = order < len(ends)
-    joined = np.flatnonzero(is_end[:-1] & ~is_end[1:] & (stop[order[:-1]] == stop[order[1:]]))
-    return ends[order[joined]], starts[order[joined + 1] - len(ends)]
+    kept &= ~shared[out] & ~shared[back]
+    after[out[kept]] = back[kept]
+    for _ in range(_JOINS):
+        # Match ends of chains among some trips with some trips that continue from there after a stay.
+        chosen, begins = ~shared & (generator.random(size) < _JOINED), np.ones(size, dtype=bool)
+        begins[after[after >= 0]] = False
+        ends, starts = np.flatnonzero((after < 0) & chosen), np.flatnonzero(begins & chosen)
+        ready = arrivals[ends] + _SHORTEST_STAY + generator.exponential(_MEAN_STAY, len(ends)).astype(np.int64)
+        # events : ends and starts, by stop and time; at each stop an end is joined to a start immediately after it
+        stop = np.concatenate([trips.destinations[ends], trips.origins[starts]])
+        order = np.lexsort((np.concatenate([ready, trips.seconds[starts]]), stop))
+        is_end = order < len(ends)
+        joined = np.flatnonzero(is_end[:-1] & ~is_end[1:] & (stop[order[:-1]] == stop[order[1:]]))
+        after[ends[order[joined]]] = starts[order[joined + 1] - len(ends)]
+    card = np.arange(size)  # the first trip of each trip's chain
+    card[after[after >= 0]] = np.flatnonzero(after >= 0)
+    while not np.array_equal(card, further := card[card]):
+        card = further
+    # Shared cards have a few trips each, and some have dozens.
+    num_shared = int(shared.sum())
+    until = np.cumsum(2 + np.minimum(generator.zipf(_POOL_POWER, num_shared), _LARGEST_POOL - 2))
+    card[shared] = size + generator.permutation(np.searchsorted(until, np.arange(num_shared), side="right"))
+    _, numbers = np.unique(card, return_inverse=True)
+    return np.asarray(generator.permutation(numbers.max() + 1)[numbers])
 
 
 def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5") -> str:
@@ -323,6 +298,6 @@ def generate_city_trips(
 
 def _as_text(table: pa.Table, day: date) -> pa.Table:
     """Write times in ISO 8601, with a T; all are on one day, so each second is formatted once."""
-    clock = [f"{day.isoformat()}T{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}" for s in range(48 * _HALF_HOUR)]
+    clock = [f"{day.isoformat()}T{second_text(second)}" for second in range(48 * _HALF_HOUR)]
     seconds = table["tap_in"].combine_chunks().cast(pa.int64()).to_numpy() % (48 * _HALF_HOUR)
     return table.set_column(table.column_names.index("tap_in"), "tap_in", texts(clock, seconds))
