@@ -19,7 +19,7 @@ import numpy.typing as npt
 from picture_parts import across_line, curve, frame, generated, legend, mean, panel, picture, published, side_by_side
 
 from dunnage.arrays import IntArray
-from dunnage.auditing.counts import CountsTruth, CountsView, Errors, group_differences
+from dunnage.auditing.counts import CountsTruth, CountsView, Errors
 from dunnage.mechanisms.counts import (
     ConstrainedCounts,
     Feature,
@@ -126,7 +126,7 @@ def compared(universe: Any, places: Any, true: IntArray, released: IntArray) -> 
     """Measure how far counts of cells are off."""
     difference, occupied = released - true, true > 0
     features = [Feature.of(universe, columns) for columns in SUMS]
-    sums = {item.name: Errors.of(group_differences(item, places, difference), item.size).rmse for item in features}
+    sums = {item.name: Errors.of(item.listed_sums(*places, difference), item.size).rmse for item in features}
     return Measured(
         cells=Errors.of(difference, universe.num_cells).rmse,
         occupied=Errors.of(difference[occupied], int(occupied.sum())).mae,

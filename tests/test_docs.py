@@ -320,3 +320,15 @@ def test_plain_words():
     fixed = "persons told apart"  # the name of an assumption, which certificates of all versions state
     bent = [(place, word[0]) for place, text in sentences() for word in BENT.finditer(text.replace(fixed, ""))]
     assert bent == []
+
+
+def test_scripts_outside_the_package_can_be_imported():
+    """Pictures, papers and benchmarks use internals: what is moved there must be moved here too."""
+    names = [
+        f"{folder.name}.{file.stem}"
+        for folder in (ROOT / "papers", ROOT / "benchmarks")
+        for file in folder.glob("*.py")
+    ]
+    names = [*sorted(name.removesuffix(".__init__") for name in names if "__main__" not in name), "draw_pictures"]
+    code = f"import importlib, sys; sys.path[:0] = ['docs', '.']; [importlib.import_module(name) for name in {names}]"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -20,7 +20,7 @@ from tests.refusals import refusal
 import dunnage as dn
 from dunnage.errors import OutputError, ParameterError
 from dunnage.mechanisms import MECHANISMS
-from dunnage.noise.sampling import sampling_beta, sampling_delta
+from dunnage.noise.sampling import exact_delta, sampling_beta
 from dunnage.publishing import mechanism_of, owner_warnings, pool_path
 
 NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100]}
@@ -296,7 +296,7 @@ def test_epsilon_and_delta_choose_k():
     asked = {"name": "sampled-lattice", "epsilon": 2, "delta": 1e-4, "epsilon_choice": 0.8}
     promise = dn.promise(a_policy(asked, PARCELS))
     k, beta = promise.mechanism["k"], sampling_beta("1.2")
-    assert float(sampling_delta(k, beta)) <= 1e-4 < float(sampling_delta(k - 1, beta))
+    assert float(exact_delta(k, beta)) <= 1e-4 < float(exact_delta(k - 1, beta))
     assert float(promise.guarantee.epsilon) == 2
 
 

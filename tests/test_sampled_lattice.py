@@ -28,7 +28,7 @@ from tests.oracles.lattice import FLAT, interval_levels, tree_levels
 import dunnage as dn
 from dunnage.errors import ParameterError
 from dunnage.model.guarantees import Basis, Neighbours, SampledDP
-from dunnage.noise.sampling import sampling_delta, sampling_epsilon
+from dunnage.noise.sampling import exact_delta, sampling_delta, sampling_epsilon
 from dunnage.publishing import left_out_rows
 
 NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 4], "resolution": 1, "doubling": 2}
@@ -262,7 +262,12 @@ def test_promises():
     guarantee = promise.guarantee
     assert isinstance(guarantee, SampledDP)
     assert float(guarantee.epsilon) == pytest.approx(1 - math.log(0.3))
-    assert float(guarantee.delta) == pytest.approx(6.790e-4, rel=1e-3)
+    assert guarantee.delta == exact_delta(40, "0.7")
+    by_theorem = promise_of(k=40, beta="0.7", epsilon_choice=1, accounting="theorem")
+    assert float(by_theorem.guarantee.delta) == pytest.approx(6.790e-4, rel=1e-3)
+    # Certificates before version 0.2 do not name it, and state the delta and the k of the theorem.
+    assert "accounting" not in by_theorem.mechanism
+    assert dn.SampledLattice.from_description(by_theorem.mechanism).accounting == "theorem"
     assert (guarantee.beta, guarantee.neighbours) == (SEVEN_TENTHS, Neighbours.ADD_REMOVE)
     assert promise.basis is Basis.PROVED
     assert not promise.warnings
@@ -271,7 +276,7 @@ def test_promises():
     mechanism = dn.SampledLattice(epsilon=2, delta="1e-6", epsilon_choice="0.5")
     guarantee = mechanism.promise(dataset([(0.0,)], ONE_NUMBER).schema).guarantee
     assert guarantee.epsilon == 2
-    assert guarantee.delta <= Fraction(1, 10**6) < sampling_delta(mechanism.least - 1, mechanism.rate)
+    assert guarantee.delta <= Fraction(1, 10**6) < exact_delta(mechanism.least - 1, mechanism.rate)
     assert float(mechanism.rate) == pytest.approx(1 - math.exp(-1.5))
     assert (mechanism.describe()["k"], mechanism.describe()["delta"]) == (mechanism.least, 1e-06)
     (warning,) = promise_of(k=2, beta="0.7", epsilon_choice=1).warnings

@@ -70,6 +70,7 @@ from dunnage.model.schema import Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.sampling import (
     LARGE_DELTA,
+    exact_delta,
     published_choice_delta,
     sampling_beta,
     sampling_delta,
@@ -113,6 +114,7 @@ class _CountRule:
     k: int
     beta: Fraction
     epsilon_choice: Fraction
+    accounting: str
 
     def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
         """Return the sample for the choice of the node: the released one, or a fresh one."""
@@ -128,7 +130,7 @@ class _CountRule:
         return least + self.epsilon_choice
 
     def delta(self) -> Fraction:
-        return sampling_delta(self.k, self.beta)
+        return (exact_delta if self.accounting == "exact" else sampling_delta)(self.k, self.beta)
 
     def claim(self) -> str:
         return ""
@@ -176,6 +178,9 @@ class SampledLattice(ClassRelease):
     left_out
         What happens to records that are not sampled or are suppressed: ``drop``; ``pool``, a file for the next release;
         or ``noisy``, released with noise. The last two are claimed, not proved.
+    accounting
+        How delta is computed: ``exact``, the smallest that holds for this mechanism, or ``theorem``, the larger bound
+        of the theorem, which releases before version 0.2 and published forms state.
     left_out_epsilon
         For ``noisy``: epsilon of their noise, which the columns share.
     confidence
@@ -186,7 +191,7 @@ class SampledLattice(ClassRelease):
     Guarantee
     ---------
     (epsilon, delta)-differential privacy under sampling, between datasets that differ by one record, proved, with
-    epsilon = -ln(1 - beta) + epsilon_choice and delta by theorem 1 of Li, Qardaji, Su 2012.
+    epsilon = -ln(1 - beta) + epsilon_choice and the exact delta of a release at levels chosen on a sample of its own.
 
     Assumptions
     -----------
@@ -219,13 +224,18 @@ class SampledLattice(ClassRelease):
     left_out_epsilon: OptionalEpsilon = None
     confidence: OptionalConfidence = None
     left_out: Literal["drop", "pool", "noisy"] = "drop"
+    accounting: Literal["exact", "theorem"] = "exact"
     as_published: Flag = False
 
     @model_validator(mode="before")
     @classmethod
-    def _usual_confidence(cls, given: Mapping[str, object]) -> Mapping[str, object]:
-        usual = given.get("left_out") == "noisy" and given.get("confidence") is None
-        return {**given, "confidence": Fraction(9, 10)} if usual else given
+    def _usual(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        usual: dict[str, object] = {}
+        if given.get("as_published") is True:  # the exact delta needs levels chosen without the released sample
+            usual["accounting"] = "theorem"
+        if given.get("left_out") == "noisy" and given.get("confidence") is None:
+            return {**usual, **given, "confidence": Fraction(9, 10)}
+        return {**usual, **given}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -240,6 +250,8 @@ class SampledLattice(ClassRelease):
                 "as published, epsilon depends on the size of the secret sample, so you cannot choose it. Give k, beta "
                 "and epsilon_choice, which is the paper's epsilon'."
             )
+        if self.as_published and self.accounting == "exact":
+            raise ParameterError("as published, levels depend on the released sample. Leave accounting out.")
         if self.epsilon is not None and self.epsilon <= self.epsilon_choice:
             raise ParameterError(
                 f"epsilon_choice is a part of epsilon. Got {shown_number(self.epsilon_choice)} of "
@@ -262,12 +274,16 @@ class SampledLattice(ClassRelease):
         return self
 
     def describe(self) -> dict[str, object]:
-        return super().describe() | {"k": self.least, "beta": plain(self.rate)}
+        description = super().describe() | {"k": self.least, "beta": plain(self.rate)}
+        if self.accounting == "theorem":  # as in certificates before version 0.2
+            del description["accounting"]
+        return description
 
     @classmethod
     def _given(cls, description: Mapping[str, object]) -> dict[str, object]:
         follow = ("k", "beta") if description.get("epsilon") is not None else ()
-        return {name: value for name, value in super()._given(description).items() if name not in follow}
+        given = {name: value for name, value in super()._given(description).items() if name not in follow}
+        return {"accounting": "theorem", **given}
 
     def notes(self) -> tuple[str, ...]:
         form = "as-published" if self.as_published else "guarantee"
@@ -290,14 +306,14 @@ class SampledLattice(ClassRelease):
     def least(self) -> int:
         """Smallest number of records that must look alike: k, or the smallest that meets delta."""
         if self.delta is not None:
-            return smallest_k(self.rate, self.delta)
+            return smallest_k(self.rate, self.delta, by_theorem=self.accounting == "theorem")
         assert self.k is not None  # one of the two forms is complete
         return self.k
 
     @cached_property
     def _rule(self) -> _CountRule:
         rule = _PublishedRule if self.as_published else _CountRule
-        return rule(self.least, self.rate, self.epsilon_choice)
+        return rule(self.least, self.rate, self.epsilon_choice, self.accounting)
 
     def promise(self, schema: Schema) -> Promise:
         self._check_schema(schema)

@@ -3,9 +3,14 @@
 
 Each record is sampled with probability beta, then generalised in a way that does not depend on the sample, and classes
 of fewer than k records are left out. Between datasets that differ in one record this keeps (epsilon, delta) for every
-epsilon of at least -ln(1 - beta), with
+epsilon of at least -ln(1 - beta), with the theorem's
 
     delta = max over n >= ceil(k / gamma - 1) of P(Bin(n, beta) > gamma n),   gamma = 1 - (1 - beta) e^-epsilon.
+
+The theorem counts every release that reveals too much. Its exact loss is what these exceed e^epsilon times their
+probability without the record, for a class that has n records with it:
+
+    delta = max over n and m >= k of P(Bin(n, beta) >= m) - e^epsilon P(Bin(n - 1, beta) >= m).
 
 Everything is rounded to the safe side, so no printed delta or epsilon promises more than is true. All arithmetic uses
 whole numbers, fractions and decimals of 50 digits, never floats. ``docs/proofs/sampled-lattice.md`` has the proofs.
@@ -44,11 +49,14 @@ _NEGLIGIBLE = Decimal("1e-30")
 
 
 def sampling_delta(k: int, beta: Exact, epsilon_rest: Exact | None = None, *, as_published: bool = False) -> Fraction:
-    """Return an upper bound of delta for releasing the classes of at least k records of a secret sample."""
-    if isinstance(k, bool) or not isinstance(k, int) or not 2 <= k <= MAX_K:
-        raise ParameterError(f"k must be a whole number from 2 to {MAX_K}. Got {shown(k)}.")
+    """Return the theorem's bound of delta for releasing the classes of at least k records of a secret sample."""
     rest = None if epsilon_rest is None else _checked_rest(epsilon_rest)
-    return _largest_tail(k + (1 if as_published else 0), _checked_beta(beta), rest)
+    return _largest_tail(_checked_k(k) + (1 if as_published else 0), _checked_beta(beta), rest)
+
+
+def exact_delta(k: int, beta: Exact) -> Fraction:
+    """Return the smallest delta at epsilon -ln(1 - beta) for levels chosen without this sample, rounded up."""
+    return _largest_tail(_checked_k(k), _checked_beta(beta), None, True)
 
 
 def sampling_epsilon(beta: Exact) -> Fraction:
@@ -70,12 +78,12 @@ def sampling_beta(epsilon_rest: Exact) -> Fraction:
     return min(beta, MAX_BETA)
 
 
-def smallest_k(beta: Exact, delta: Exact) -> int:
+def smallest_k(beta: Exact, delta: Exact, *, by_theorem: bool = False) -> int:
     """Return the smallest k of at least 2 that keeps to delta at epsilon -ln(1 - beta)."""
     limit = exact(delta, what="delta")
     if not 0 < limit < 1:
         raise ParameterError(f"delta must be above 0 and below 1. Got {shown_number(limit)}. Try 1e-6.")
-    tails = _Tails(_checked_beta(beta), None)
+    tails = _Tails(_checked_beta(beta), None, not by_theorem)
     k = max(2, tails.threshold(tails.enough_records(_decimal(limit, _DOWN))))
     if k > MAX_K:
         raise ParameterError(
@@ -96,11 +104,9 @@ def published_choice_delta(k: int, beta: Exact, epsilon_choice: Exact) -> Fracti
 
 
 @lru_cache(maxsize=256)
-def _largest_tail(first: int, beta: Fraction, rest: Fraction | None) -> Fraction:
-    """Return the largest tail over all thresholds from ``first`` on."""
-    # Among all n with the same smallest count above gamma n, the largest n has the largest tail: one n per threshold is
-    # enough.
-    tails = _Tails(beta, rest)
+def _largest_tail(first: int, beta: Fraction, rest: Fraction | None, excess: bool = False) -> Fraction:
+    """Return the largest tail over all thresholds from ``first`` on; for each threshold, one n is enough."""
+    tails = _Tails(beta, rest, excess)
     threshold, mass = first, tails.mass(first)
     largest = tails.tail(threshold, mass)
     enough = tails.enough_records(largest)
@@ -119,6 +125,7 @@ class _Tails:
 
     beta: Fraction
     rest: Fraction | None
+    excess: bool  # only what a tail exceeds e^epsilon times that of a class without the record
 
     @cached_property
     def gamma(self) -> Fraction:
@@ -153,8 +160,11 @@ class _Tails:
         return _DOWN.subtract(more, less)
 
     def records(self, threshold: int) -> int:
-        """Return the largest n for which a count must reach the threshold to be above gamma n."""
-        return math.ceil(threshold / self.gamma) - 1
+        """Return the n for which the tail from a threshold on is largest: a count of the threshold is above gamma n.
+
+        Tails grow with n. Their excess grows as long as gamma n <= threshold - 1, and falls from there on.
+        """
+        return math.ceil((threshold - 1) / self.gamma) if self.excess else math.ceil(threshold / self.gamma) - 1
 
     def threshold(self, records: int) -> int:
         """Return the smallest threshold for at least this number of records."""
@@ -187,21 +197,37 @@ class _Tails:
         return _UP.multiply(mass, self._step(more, threshold))
 
     def tail(self, threshold: int, mass: Decimal) -> Decimal:
-        """Bound the probability of the threshold or more."""
+        """Bound the probability of the threshold or more, or its excess."""
         num = self.records(threshold)
-        total = term = mass
+        if num < threshold:
+            return Decimal(0)
+        term, total = mass, self._part(num, threshold, mass)
         for count in range(threshold, num):
             step = self._step(num, count)
             term = _UP.multiply(term, step)
-            total = _UP.add(total, term)
+            total = _UP.add(total, self._part(num, count + 1, term))
             if term < _UP.multiply(total, _NEGLIGIBLE):
                 # Steps only fall, so the rest is less than a geometric series.
                 return _UP.add(total, _UP.divide(_UP.multiply(term, step), _DOWN.subtract(Decimal(1), step)))
         return total
 
+    def _part(self, num: int, count: int, mass: Decimal) -> Decimal:
+        """Bound how much of the probability of a count counts."""
+        if not self.excess:
+            return mass
+        # Without the record, the count has (num - count) / (num (1 - beta)) times the probability; e^epsilon is
+        # 1 / (1 - beta). It is not negative, because the count is above gamma num.
+        return _UP.multiply(mass, _decimal(1 - Fraction(num - count, num) / (1 - self.beta) ** 2, _UP))
+
     def _step(self, num: int, count: int) -> Decimal:
         """Bound how much likelier the next count is than this one."""
         return _UP.multiply(_UP.divide(Decimal(num - count), Decimal(count + 1)), self._odds)
+
+
+def _checked_k(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, int) or not 2 <= k <= MAX_K:
+        raise ParameterError(f"k must be a whole number from 2 to {MAX_K}. Got {shown(k)}.")
+    return k
 
 
 def _checked_beta(beta: Exact) -> Fraction:

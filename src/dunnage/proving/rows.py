@@ -234,7 +234,7 @@ class ChosenOnRelease(SampledLattice):
 
     @cached_property
     def _rule(self) -> _OneSampleRule:
-        return _OneSampleRule(self.least, self.rate, self.epsilon_choice)
+        return _OneSampleRule(self.least, self.rate, self.epsilon_choice, self.accounting)
 
 
 FLAGS = {"this": _FLAG, "that": _FLAG}
@@ -326,13 +326,13 @@ def examine_smallest_k() -> Verdict:
 
 
 def _delta_of(k: int, beta: float) -> float:
-    """Compute the largest chance that a class reveals too much: P(Bin(n, beta) > gamma n), over many n."""
+    """Compute the largest loss beyond epsilon of classes of many sizes, from how many of their records are sampled."""
     from scipy.special import bdtrc
 
     gamma = 1 - (1 - beta) ** 2
-    first = math.ceil(k / gamma - 1 - 1e-12)
-    sizes = np.arange(max(first, 1), first + _SIZES)
-    return float(bdtrc(np.floor(gamma * sizes + 1e-9), sizes, beta).max())
+    sizes = np.arange(k, math.ceil(k / gamma) + _SIZES)
+    below = np.maximum(k, np.floor(gamma * sizes + 1e-9) + 1) - 1  # more than these are likelier with the record
+    return float((bdtrc(below, sizes, beta) - bdtrc(below, sizes - 1, beta) / (1 - beta)).max())
 
 
 def examine_largest_rate() -> Verdict:
