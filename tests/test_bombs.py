@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tests.builders import a_policy, parcels
 from tests.certificates_help import relisted
 
 import dunnage as dn
-from dunnage.tables.parquet import Oversized, Parquet, is_gapless
+from dunnage.tables.parquet import Oversized, Parquet, _pages, _place, is_gapless
 
 ENTRY, ROWS = 1_000_000, 5_000
 LIMIT_MB = 500  # more than the program and the smaller limit that is set here, far less than most bombs
@@ -194,6 +195,25 @@ def test_ordinary_files_are_read_whatever_their_encoding(tmp_path: Path) -> None
             assert pa.table(batch.select(["a.b"])).equals(table.select(["a.b"]).slice(0, batch.num_rows))
         with path.open("rb") as stream, pytest.raises(Oversized):
             Parquet.open(stream, 1 << 20).read()
+
+
+def test_a_page_that_states_another_size_is_seen() -> None:
+    """Arrow makes room for what the header of a page states, whatever the footer says."""
+    sink = io.BytesIO()
+    table = pa.table({"note": ["x" * 1_200_000]})
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False)
+    content = sink.getvalue()
+    (page,) = _pages(sink, *_place(pq.read_metadata(sink).row_group(0).column(0)))
+    stated, false = (varint(2 * num) for num in (page.size, 134_000_000))
+    assert content.index(stated) < 16
+    assert len(stated) == len(false)
+    assert Parquet.open(io.BytesIO(content), 1 << 24).read().equals(table)
+    with pytest.raises(Oversized):
+        Parquet.open(io.BytesIO(content.replace(stated, false, 1)), 1 << 26)
+
+
+def varint(value: int) -> bytes:
+    return bytes([value & 127 | 128]) + varint(value >> 7) if value > 127 else bytes([value])
 
 
 RELEASE = """

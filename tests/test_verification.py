@@ -556,3 +556,29 @@ def test_a_sample_may_keep_nothing(releases: dict[str, Release], tmp_path: Path)
     release = released(noise_alone)
     assert (release.data.column("class_id").to_numpy() == -1).all()
     assert verified(release, tmp_path / "noise").ok
+
+
+def test_a_number_that_is_none_is_a_missing_value(tmp_path: Path) -> None:
+    """The bits of a NaN are not in the CSV file, so they could have anything in them."""
+    attributes = {
+        "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100]},
+        "price": {"role": "sensitive", "kind": "numeric"},
+    }
+    table = pa.table({"weight": [float(number) for number in range(12)], "price": [1.5] * 12})
+    release = dn.publish(dn.load(table, a_policy({"name": "partition", "k": 4}, attributes)), ledger=":memory:").release
+    assert verified(release, tmp_path / "fine").ok
+    forged = with_column(release, "price", [float("nan"), *[1.5] * 11])
+    assert "missing" in verified(forged, tmp_path / "forged").problems[0]
+
+
+def test_planners_refuse_a_folder_that_verify_refuses_by_its_shape(folder: Path) -> None:
+    Release.read(folder)
+    (folder / "notes.txt").write_text("12 Quay Street")
+    assert "notes.txt" in str(refusal(ReleaseError, Release.read, folder))
+    relisted(folder)
+    assert "notes.txt" in str(refusal(ReleaseError, Release.read, folder))
+    (folder / "notes.txt").unlink()
+    data = pq.read_table(folder / "data.parquet")
+    pq.write_table(data.drop_columns(["weight_upper"]), folder / "data.parquet", compression="none")
+    relisted(folder)
+    assert "columns" in str(refusal(ReleaseError, Release.read, folder))

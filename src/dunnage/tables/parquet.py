@@ -92,7 +92,7 @@ class Parquet(NamedTuple):
                     counted.append((column.path, limit // (8 * largest)))
                 by_entry = by_prefix = 0
             total += fixed + (0 if column.path in labels else by_entry + by_prefix)
-            if total > limit:
+            if total + largest > limit:  # Arrow makes room for what the header of a page states
                 raise Oversized
         reading = {"buffer_size": 1 << 20, "pre_buffer": False}  # no reading ahead: a row group may be large
         file = pq.ParquetFile(stream, read_dictionary=codes, **reading)
