@@ -200,7 +200,7 @@ def test_ordinary_files_are_read_whatever_their_encoding(tmp_path: Path) -> None
 def test_a_page_that_states_another_size_is_seen() -> None:
     """Arrow makes room for what the header of a page states, whatever the footer says."""
     sink = io.BytesIO()
-    table = pa.table({"note": ["x" * 1_200_000]})
+    table = pa.table({"note": pa.array([b"x" * 1_200_000], pa.binary(1_200_000))})
     pq.write_table(table, sink, compression="zstd", use_dictionary=False)
     content = sink.getvalue()
     (page,) = _pages(sink, *_place(pq.read_metadata(sink).row_group(0).column(0)))
