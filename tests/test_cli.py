@@ -153,9 +153,11 @@ def test_dry_run_draws_spends_and_writes_nothing(place: Path, monkeypatch: pytes
 def test_a_seed_voids_the_certificate(place: Path) -> None:
     assert "basis void" in run(f"{PUBLISH} --seed 7").out
     checked = run("verify release")
-    assert checked.code == 0
+    assert checked.code == 1
     assert "void" in checked.out
-    assert fine("verify release")["basis"] == "void"
+    assert fine("verify release --require void")["basis"] == "void"
+    assert run("verify release --require proved").code == 1
+    assert run("verify release --require certain").code == 2
     assert "void" in run("show release").out
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import io
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -17,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.builders import CASES, LARGER_CASES
+from tests.certificates_help import relisted, restated
 from tests.estimates_help import fleet_tallies, fleet_task
 
 import dunnage as dn
+from dunnage._version import __version__
 from dunnage.collecting.estimate import estimate
 from dunnage.errors import CheckFailed
 from dunnage.model.certificate import AttributeStatement, Certificate, Composition, OddsRow
@@ -292,3 +296,210 @@ def test_every_changed_cell_and_line_of_a_table_is_seen(name: str) -> None:
             ):
                 missed.append((table, place, forged.slice(0, 1).to_pylist()))
     assert not missed
+
+
+# What is hidden in the files themselves: every byte of a folder belongs to a release, or verify objects
+
+SECRET = b"Ada Example,12 Quay Street,17.5\n" * 4
+
+
+def gaps(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """Insert bytes before, between and behind the columns of a Parquet file; every offset in the footer stays right."""
+    stated = pq.read_metadata(io.BytesIO(content))
+    starts = sorted(
+        min(offset for offset in (chunk.dictionary_page_offset, chunk.data_page_offset) if offset)
+        for chunk in (stated.row_group(0).column(index) for index in range(stated.num_columns))
+    )
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    yield "before the footer", content[:footer] + SECRET + content[footer:]
+    yield "behind the footer", content + SECRET
+    yield "behind the footer, closed again", content + SECRET + content[footer:]
+    for start in starts:  # the pages stay where they are, only another byte of them is used as a page
+        flipped = bytearray(content)
+        flipped[start + 1] ^= 8
+        yield f"in the page at {start}", bytes(flipped)
+    longer = (int.from_bytes(content[-8:-4], "little") + len(SECRET)).to_bytes(4, "little")
+    yield "inside the footer", content[:-8] + SECRET + longer + b"PAR1"
+    end = content[:-9]  # a field that no reader knows: thrift skips it
+    more = end + b"\x08\xc8\x01" + bytes([len(SECRET) & 127 | 128, len(SECRET) >> 7]) + SECRET + b"\x00"
+    yield "a new field of the footer", more + (len(more) - footer).to_bytes(4, "little") + b"PAR1"
+
+
+def moved_columns(table: pa.Table) -> bytes:
+    """Write the columns after some other bytes, by a writer that does not know of them."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="none")
+    content = sink.getvalue()
+    return b"PAR1" + SECRET + content[4:]
+
+
+def hidden_parquet(table: pa.Table) -> Iterator[tuple[str, bytes]]:
+    def written(table: pa.Table, **options: Any) -> bytes:
+        sink = io.BytesIO()
+        pq.write_table(table, sink, **{"compression": "none", **options})
+        return sink.getvalue()
+
+    fields = [item.with_metadata({"note": SECRET}) for item in table.schema]
+    yield "metadata of a field", written(table.cast(pa.schema([fields[0], *list(table.schema)[1:]])))
+    yield "metadata of all fields", written(table.cast(pa.schema(fields)), store_schema=False)
+    yield "metadata of the table", written(table.replace_schema_metadata({"note": SECRET}))
+    yield (
+        "another field id",
+        written(table.cast(pa.schema([item.with_metadata({"PARQUET:field_id": "1234567"}) for item in table.schema]))),
+    )
+    codes = pa.table(
+        {
+            n: c.dictionary_encode() if pa.types.is_string(c.type) else c
+            for n, c in zip(table.column_names, table.columns, strict=True)
+        }
+    )
+    if codes.schema != table.schema:
+        yield "codes", written(codes)
+    for options in (
+        {"write_page_index": True},
+        {"write_page_checksum": True},
+        {"write_statistics": False},
+        {"use_dictionary": False},
+        {"row_group_size": max(1, table.num_rows // 2)},
+        {"compression": "zstd"},
+        {"compression": "gzip"},
+        {"data_page_version": "2.0"},
+        {"version": "1.0"},
+        {"store_schema": False},
+    ):
+        yield str(options), written(table, **options)
+    content = written(table)
+    yield from gaps(content)
+    yield "moved columns", moved_columns(table)
+    for name in (b"Ada Example, Quay Street 12, 17x", b"parquet-cpp-arrow version 9.9.9x"):
+        stated = pq.read_metadata(io.BytesIO(content)).created_by.encode()
+        yield "another writer", content.replace(stated, name[: len(stated)].ljust(len(stated), b"x"))
+
+
+def lax_csv(text: bytes) -> Iterator[tuple[str, bytes]]:
+    head, _, rest = text.partition(b"\n")
+    first, _, others = rest.partition(b"\n")
+    yield "byte order mark", b"\xef\xbb\xbf" + text
+    yield "Windows lines", text.replace(b"\n", b"\r\n")
+    yield "a blank line at the end", text + b"\n"
+    yield "a blank line inside", head + b"\n\n" + rest
+    yield "no last line end", text.rstrip(b"\n")
+    yield "spaces at the end", text + b" " * 10
+    yield "a space in a line", head + b"\n" + first + b" \n" + others
+    yield "a space before a cell", head + b"\n " + rest
+    yield "names without quotes", head.replace(b'"', b"") + b"\n" + rest
+    yield "a number in quotes", head + b'\n"' + first.partition(b",")[0].strip(b'"') + b'x"\n' + others
+    yield "zeros before a number", head + b"\n0" + rest
+    yield "a plus sign", head + b"\n+" + rest
+    yield "an empty cell more", head + b"\n" + first + b",\n" + others
+    yield "a comment", b"# x\n" + text
+
+
+@pytest.mark.parametrize("name", ["partition-3", "noisy-counts-1", "estimates of areas"])
+@pytest.mark.parametrize("version", [__version__, "9.8.7"])
+def test_nothing_hides_in_the_files(name: str, version: str, tmp_path: Path) -> None:
+    """Bytes that belong to no table are seen, whatever version is said to have written them; all digests are right."""
+    release, folder = genuine(name), tmp_path / "release"
+    body = release.certificate.plain()
+    body["software"]["dunnage"] = body["proof"]["version"] = version
+    release = Release(certificate=Certificate.model_validate(body), **release.tables)
+    folder.mkdir()
+    release.write_files(folder)
+    result = dn.verify(folder)
+    assert result.ok
+    assert any(version in item for item in result.not_checked) == (version != __version__)
+    missed: list[str] = []
+    for table in release.tables:
+        changes = [(f"{table}.parquet", *item) for item in hidden_parquet(release.tables[table])]
+        changes += [(f"{table}.csv", *item) for item in lax_csv((folder / f"{table}.csv").read_bytes())]
+        for file, what, content in changes:
+            before = {path.name: path.read_bytes() for path in folder.iterdir()}
+            if content == before[file] or ("zstd" in what and version != __version__):  # the form of 0.1
+                continue
+            (folder / file).write_bytes(content)
+            for text, words in release.texts(folder).items():
+                (folder / text).write_bytes(words)
+            relisted(folder)
+            result = dn.verify(folder)
+            if result.ok and not any(file in item for item in result.not_checked):
+                missed.append(f"{file}: {what}")
+            for path, old in before.items():
+                (folder / path).write_bytes(old)
+    assert dn.verify(folder).ok
+    assert missed == []
+
+
+def test_another_version_of_arrow_is_named(tmp_path: Path) -> None:
+    """A file that differs only in the name of its writer is compared; one that differs more is named, or refused."""
+    release = genuine("partition-3")
+    release.write_files(tmp_path)
+    file = tmp_path / "data.parquet"
+    true, own = file.read_bytes(), pq.read_metadata(file).created_by
+    older = re.sub(r"\d+\.\d+\.\d+", "15.0.0", own)
+    assert own != older
+    assert len(own) == len(older)
+    file.write_bytes(true.replace(own.encode(), older.encode()))
+    relisted(tmp_path)
+    assert dn.verify(tmp_path).ok
+    assert not any("parquet" in item for item in dn.verify(tmp_path).not_checked)
+    pq.write_table(release.data, file, compression="none", write_statistics=False)
+    file.write_bytes(file.read_bytes().replace(own.encode(), older.encode()))
+    relisted(tmp_path)
+    result = dn.verify(tmp_path)
+    assert result.ok
+    assert any("data.parquet" in item and "15.0.0" in item for item in result.not_checked)
+    pq.write_table(release.data, file, compression="none", use_dictionary=False, row_group_size=1)
+    file.write_bytes(file.read_bytes().replace(own.encode(), older.encode()))
+    relisted(tmp_path)
+    assert not dn.verify(tmp_path).ok
+
+
+@pytest.mark.parametrize("name", ["partition-3", "noisy-counts-1", "estimates of areas"])
+@pytest.mark.parametrize("version", [__version__, "9.8.7"])
+def test_every_object_of_a_certificate_is_closed(name: str, version: str) -> None:
+    release = genuine(name)
+    body = release.certificate.plain()
+    body["software"]["dunnage"] = body["proof"]["version"] = version
+    objects = [(), *(path for path, value in places(body) if isinstance(value, dict) and path[0] != "files")]
+    assert len(objects) > 12
+    for path in objects:
+        inside = body
+        for key in path:
+            inside = inside[key]  # type: ignore[index]
+        changed = {**inside, "note": "12 Quay Street"}
+        assert seen(replaced(body, path, changed) if path else changed, release), path
+
+
+FREE_TEXT = "Ada Example, 12 Quay Street, 17.5 kg; " * 30
+NAMED = {
+    "time": "yesterday",
+    "spend.id": FREE_TEXT,
+    "dataset": FREE_TEXT,
+    "period": FREE_TEXT,
+    "software.dunnage": FREE_TEXT,
+    "guarantee.protects": "person, for ever",
+    "mechanism.name": "perfect-privacy",
+    "numerics": "magic",
+    "composition.total": {"epsilon": f"1{'0' * 300}/3", "delta": 0},
+    "in_clear.0": "Ada Example and 12 Quay Street were left out",
+}
+
+
+@pytest.mark.parametrize("name", ["partition-3", "noisy-counts-1"])
+def test_free_words_are_short_or_known(name: str) -> None:
+    """Also if everything that follows from them is made to match."""
+    release = genuine(name)
+    missed = []
+    for place, value in NAMED.items():
+        path = tuple(int(part) if part.isdigit() else part for part in place.split("."))
+        body = replaced(release.certificate.plain(), path, value)
+        if place == "time":
+            body["spend"] = {**body["spend"], "at": value}
+        if place == "software.dunnage":
+            body["proof"] = {**body["proof"], "version": value}
+        if place == "guarantee.protects":
+            restated(body)
+        missed += [place] if not seen(body, release) else []
+    more = replaced(release.certificate.plain(), ("in_clear",), [*release.certificate.in_clear, NAMED["in_clear.0"]])
+    assert seen(more, release)
+    assert missed == []

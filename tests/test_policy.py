@@ -194,7 +194,7 @@ def test_a_wrong_value_is_named(document: dict[str, Any]) -> None:
             # Of a value that fits its key and no other, the place is the table that was to be made of it.
             assert where in found or where.rpartition(".")[0] in found, (where, value, found)
     for where, value, place in (
-        ("protects", " ", "attributes"),
+        ("protects", " ", "protects"),
         ("mechanism", {}, "mechanism.name"),
         ("attributes.card.domain", [0, 1], "attributes.card.kind"),
         ("attributes.type.parents", {}, "attributes.type.hierarchy"),
@@ -428,7 +428,7 @@ def attributes(draw: st.DrawFn) -> dict[str, Any]:
 def documents(draw: st.DrawFn) -> dict[str, Any]:
     document: dict[str, Any] = {
         "dataset": draw(NAMES),
-        "protects": draw(NAMES),
+        "protects": draw(st.from_regex(r"[a-z]{1,12}( [a-z0-9]{1,8}){0,2}", fullmatch=True)),
         "attributes": draw(st.dictionaries(NAMES, attributes(), min_size=1, max_size=4)),
         "mechanism": {
             "name": draw(NAMES),

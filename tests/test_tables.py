@@ -408,8 +408,9 @@ def test_workbooks_that_cannot_be_read(tmp_path, monkeypatch):
     refused(tmp_path / "bad.xlsx")
     path = workbook(tmp_path / "good.xlsx", S=[NAMES, *LINES])
     assert loaded(path)
-    monkeypatch.setattr(reader, "MAX_WORKBOOK_BYTES", 100)
-    assert "Parquet" in str(refused(path, of_depots()))
+    monkeypatch.setattr(reader, "max_decoded", lambda size: 100)
+    assert "CSV" in str(refused(path, of_depots()))
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "python_calamine", None)
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
     for needed in (lambda: dn.load(path, of_depots()), lambda: write_workbook(tmp_path, tmp_path / "out.xlsx")):

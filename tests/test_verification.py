@@ -22,9 +22,10 @@ from tests.certificates_help import relisted, restated, verified, with_body, wit
 from tests.refusals import refusal
 
 import dunnage as dn
-from dunnage.errors import CheckFailed, NoPlanError, ReleaseError
+from dunnage.errors import CheckFailed, NoPlanError, ParameterError, ReleaseError
 from dunnage.exact import plain
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
+from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _are_around_values
 from dunnage.model.certificate import Certificate
 from dunnage.model.domains import CodedDomain, Numeric
@@ -276,13 +277,18 @@ def test_proofs_of_other_versions(original: Path, tmp_path: Path) -> None:
 
 
 def test_void_turned_into_proved_is_seen(original: Path, tmp_path: Path) -> None:
-    def void(body: dict[str, Any]) -> None:
-        body.update(basis="void", why="seeded")
+    def void(body: dict[str, Any], why: str = Partition.seeded) -> None:
+        body.update(basis="void", why=why)
         restated(body)
 
     seeded = with_body(Release.read(original), void)
     result = verified(seeded, tmp_path / "void")
-    assert (result.ok, result.basis) == (True, "void")
+    assert (result.ok, result.basis, len(result.problems)) == (False, "void", 1)
+    assert [dn.verify(tmp_path / "void", require=basis).ok for basis in dn.Basis] == [False, False, True]
+    assert [dn.verify(original, require=basis).ok for basis in dn.Basis] == [True, True, True]
+    refusal(ParameterError, dn.verify, original, require="certain")
+    other = with_body(Release.read(original), lambda body: void(body, "rows of three customers"))
+    assert "why" in verified(other, tmp_path / "other").problems[0]
     assert not verified(with_body(seeded, lambda body: body.update(basis="proved")), tmp_path / "proved").ok
 
 
@@ -304,7 +310,7 @@ def test_an_unreadable_file_is_a_failed_check(folder: Path, monkeypatch: pytest.
     def refuse(path: Path) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("dunnage.verification.file_digest", refuse)
+    monkeypatch.setattr("dunnage.release.file_digest", refuse)
     assert "Permission denied" in damaged(folder)
 
 
@@ -550,3 +556,29 @@ def test_a_sample_may_keep_nothing(releases: dict[str, Release], tmp_path: Path)
     release = released(noise_alone)
     assert (release.data.column("class_id").to_numpy() == -1).all()
     assert verified(release, tmp_path / "noise").ok
+
+
+def test_a_number_that_is_none_is_a_missing_value(tmp_path: Path) -> None:
+    """The bits of a NaN are not in the CSV file, so they could have anything in them."""
+    attributes = {
+        "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100]},
+        "price": {"role": "sensitive", "kind": "numeric"},
+    }
+    table = pa.table({"weight": [float(number) for number in range(12)], "price": [1.5] * 12})
+    release = dn.publish(dn.load(table, a_policy({"name": "partition", "k": 4}, attributes)), ledger=":memory:").release
+    assert verified(release, tmp_path / "fine").ok
+    forged = with_column(release, "price", [float("nan"), *[1.5] * 11])
+    assert "missing" in verified(forged, tmp_path / "forged").problems[0]
+
+
+def test_planners_refuse_a_folder_that_verify_refuses_by_its_shape(folder: Path) -> None:
+    Release.read(folder)
+    (folder / "notes.txt").write_text("12 Quay Street")
+    assert "notes.txt" in str(refusal(ReleaseError, Release.read, folder))
+    relisted(folder)
+    assert "notes.txt" in str(refusal(ReleaseError, Release.read, folder))
+    (folder / "notes.txt").unlink()
+    data = pq.read_table(folder / "data.parquet")
+    pq.write_table(data.drop_columns(["weight_upper"]), folder / "data.parquet", compression="none")
+    relisted(folder)
+    assert "columns" in str(refusal(ReleaseError, Release.read, folder))

@@ -291,7 +291,8 @@ def test_a_void_release_is_in_order_but_void(tmp_path: Path) -> None:
     data = dn.load(trips(300), a_trip_policy({"name": "noisy-counts", "epsilon": 1}))
     release = dn.publish(data, ledger=Ledger(":memory:"), noise=Noise(seed=1)).release
     result = verified(release, tmp_path / "void")
-    assert (result.ok, result.basis) == (True, "void")
+    assert (result.ok, result.basis, len(result.problems)) == (False, "void", 1)
+    assert dn.verify(tmp_path / "void", require="void").ok
     assert verified(with_body(release, proved), tmp_path / "proved").ok, "a seed leaves no trace in counts"
 
 

@@ -29,6 +29,7 @@ from dunnage.errors import OutputError, ReleaseError
 from dunnage.folders import sync_folder
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.tables.dataset import Dataset
+from dunnage.tables.parquet import Parquet, max_decoded
 from dunnage.tables.reader import FIRST_ROW
 
 KEY_FORMAT = "2"
@@ -91,8 +92,8 @@ class Key:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Key:
         try:
-            with pq.ParquetFile(os.fspath(path)) as file:
-                table = file.read()
+            with Path(path).open("rb") as stream:
+                table = Parquet.open(stream, max_decoded(os.fstat(stream.fileno()).st_size)).read()
             metadata = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
             if metadata["dunnage.key"] not in ("1", KEY_FORMAT):
                 raise ReleaseError(f"{os.fspath(path)}: the key has a newer format. Use a newer version of Dunnage.")

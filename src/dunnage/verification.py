@@ -12,18 +12,19 @@ numbers, names and guarantees must always be equal.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import io
 import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from pydantic import Field, computed_field
 
@@ -36,7 +37,7 @@ from dunnage.devices.places import LocalLocation, NoiseVerdict
 from dunnage.devices.task import Mechanism as DeviceMechanism
 from dunnage.devices.task import Task
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError, UserError
-from dunnage.exact import decimal_text, exact, plain
+from dunnage.exact import decimal_text, exact, plain, shown
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
 from dunnage.model.certificate import (
@@ -62,24 +63,34 @@ from dunnage.model.guarantees import (
     Neighbours,
     Promise,
 )
+from dunnage.model.periods import is_label
 from dunnage.model.schema import Attribute, Contribution, Role, Schema
 from dunnage.model.trips import END_COLUMNS, Level, Trip
 from dunnage.release import (
-    CERTIFICATE_FILE,
-    RELEASE_FILES,
+    DATAPACKAGE_FILE,
+    PAGE_FILE,
+    README_FILE,
     Release,
-    file_digest,
-    is_plain_file,
-    printable,
+    check_files,
+    parquet_bytes,
     read_certificate,
     read_tables,
 )
 from dunnage.release.kinds import COUNTS, ESTIMATES, kind_of, require, same
 from dunnage.release.kinds.rows import NOT_CHECKED
-from dunnage.tables.columns import as_text, is_set, is_text
+from dunnage.tables.columns import write_csv
+from dunnage.tables.parquet import is_gapless
 from dunnage.text import several
 
 _HIDDEN = "identifier that is not released"  # stands for a private column that a promise depends on
+_RULE = r"(values of [^;]{1,80} outside its domain were moved to the nearest end( before counting)?|"
+_RULE += r"records (with [^;]{1,80} outside its domain|without [^;]{1,80}) were left out)"
+_LEFT_OUT = re.compile(rf"{_RULE}(; {_RULE})?")  # as attributes say it
+_ARROW = re.compile(r"parquet-cpp-arrow version (\d{1,3}\.\d{1,3}\.\d{1,3})")
+RELEASE_TEXTS = frozenset({DATAPACKAGE_FILE, PAGE_FILE, README_FILE})
+NAMES_NOT_CHECKED = (
+    "that names the owner chose (dataset, period, what is protected, columns, units, labels) say nothing about a record"
+)
 
 
 class Verification(Model):
@@ -132,6 +143,7 @@ def verify(
     *,
     signed_by: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     revoked: str | os.PathLike[str] | None = None,
+    require: str = Basis.CLAIMED,
 ) -> Verification:
     """Check a release folder.
 
@@ -143,6 +155,8 @@ def verify(
         Public keys (PEM files, each with one key or several), one of which must have signed the certificate.
     revoked
         List of keys that no longer count, whatever the time of the certificate.
+    require
+        The weakest basis that passes: ``proved``, ``claimed`` or, for rehearsals with a seed, ``void``.
 
     Returns
     -------
@@ -157,23 +171,33 @@ def verify(
     path = Path(folder)
     if not path.is_dir():
         raise ReleaseError(f"{path} is not a folder, so it is not a release. Give the folder that publish wrote.")
+    if require not in tuple(Basis):
+        raise ParameterError(f"require must be {', '.join(Basis)}. Got {shown(require)}.")
     paths = [signed_by] if isinstance(signed_by, str | os.PathLike) else signed_by or []
     trusted, no_longer = load_public_keys(paths), [] if revoked is None else load_revoked(revoked)
     basis = ""
-    not_checked: tuple[str, ...] = NOT_CHECKED
+    not_checked = list(NOT_CHECKED)
     checks: list[str] = []
     problems: list[str] = []
     try:
         certificate = read_certificate(path)
         basis, kind = str(certificate.basis), kind_of(certificate)
         if kind is not None:
-            not_checked = kind.not_checked(certificate)
+            not_checked = [*kind.not_checked(certificate), NAMES_NOT_CHECKED]
+        if not _is_own(certificate):
+            texts = ", ".join(sorted(RELEASE_TEXTS & certificate.files.keys()))
+            other = f"Dunnage {shown(certificate.software.dunnage)} wrote: read them, or verify with that version"
+            not_checked.append(f"all sentences of the certificate and all of {texts}, which {other}")
         checks.append("the certificate is readable, in canonical form, and matches its own digest")
         checks.append(certificate.check_signature(trusted, no_longer))
-        _check_digests(path, certificate)
+        check_files(path, certificate)
         checks.append(f"{len(certificate.files)} files match their digests, and there are no others")
         release = Release(certificate=certificate, **read_tables(path, certificate))
-        checks += _check_contents(release, path)
+        checks += _check_contents(release, path, not_checked)
+        accepted = tuple(Basis)[: tuple(Basis).index(Basis(require)) + 1]
+        if certificate.basis not in accepted:
+            why = "nothing is promised" if basis == Basis.VOID else "what really holds is stated in the certificate"
+            problems.append(f"the basis is {basis}, so {why}; {' or '.join(accepted)} is required")
     except (CheckFailed, ReleaseError) as failure:
         problems.append(str(failure))
     except OSError as failure:
@@ -183,20 +207,7 @@ def verify(
     except Exception as failure:
         # Any other error means that the folder is malformed: never pass, never crash.
         problems.append(f"the contents are not those of a release ({type(failure).__name__})")
-    return Verification(folder=str(path), basis=basis, checks=checks, problems=problems, not_checked=not_checked)
-
-
-def _check_digests(folder: Path, certificate: Certificate) -> None:
-    listed = certificate.files
-    present = {path.name for path in folder.iterdir()} - {CERTIFICATE_FILE}
-    problems = [f"{name}: listed in the certificate, but missing" for name in set(listed) - present]
-    problems += [f"{name}: not listed in the certificate" for name in present - set(listed)]
-    problems += [f"{name}: not a file of a release" for name in (present & set(listed)) - RELEASE_FILES]
-    for name in present & set(listed) & RELEASE_FILES:
-        if not is_plain_file(folder, name) or file_digest(folder / name) != listed[name]:
-            problems.append(f"{name}: does not match its digest, so it was changed or damaged")
-    if problems:
-        raise CheckFailed("; ".join(printable(problem) for problem in sorted(problems)))
+    return Verification(folder=str(path), basis=basis, checks=checks, problems=problems, not_checked=tuple(not_checked))
 
 
 def check_release(release: Release) -> None:
@@ -209,14 +220,20 @@ def check_release(release: Release) -> None:
         raise CheckFailed(f"the contents are not those of a release ({type(failure).__name__})") from None
 
 
-def _check_contents(release: Release, folder: Path | None = None) -> Iterator[str]:
-    """Yield the checks that pass for certificate, tables and, if there is a folder, its other files."""
+def _check_contents(release: Release, folder: Path | None = None, notes: list[str] | None = None) -> Iterator[str]:
+    """Yield the checks that pass for certificate, tables and, if there is a folder, every byte of its files.
+
+    What another version of Arrow keeps from being checked is added to the notes.
+    """
     certificate, estimates = release.certificate, release.kind == ESTIMATES
     yield from _check_statement(certificate)
     yield check_estimate_columns(release) if estimates else release.owner.check_columns(release)
-    if folder is not None:
+    if folder is not None and notes is not None:
         yield _check_csv(release, folder)
-        yield _check_texts(release, folder)
+        unsure = list(_unchecked_parquet(release, folder))
+        notes += unsure
+        yield "Parquet files have the same tables and no other byte" if not unsure else "Parquet files have no gaps"
+        yield from _check_texts(release, folder)
     if estimates:
         yield check_estimate_lines(release)
         yield _check_estimate_loss(release)
@@ -250,6 +267,7 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
     require(same(*meanings), "certificate.json: the odds do not follow from the guarantee")
     _check_composition(certificate, stated)
     require(certificate.time == certificate.spend.at, "certificate.json: its time is not the time of the spend")
+    _check_names(certificate)
     usual = certificate.digests_say == DIGESTS_SAY or not _is_own(certificate)
     require(usual, "certificate.json: says something else about digests")
     if _is_own(certificate):
@@ -258,6 +276,26 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
         yield "the odds follow from the guarantee; another version wrote the sentences, which were not compared"
     if certificate.kind != ESTIMATES:
         yield "guarantee, basis and assumptions are what the mechanism promises with these parameters and columns"
+
+
+def _check_names(certificate: Certificate) -> None:
+    """Check the form and length of what the owner names, and of what is drawn or stamped for each release."""
+    by_devices = certificate.kind == ESTIMATES
+    forms = {
+        "time": (certificate.time, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)"),
+        "software": (certificate.software.dunnage, r"\d{1,3}(\.\d{1,3}){1,2}((a|b|rc|\.dev|\.post)\d{1,3})?"),
+        "spend": (certificate.spend.id, r"allowances of task [0-9a-f]{64}" if by_devices else r"[0-9a-f]{32}"),
+    }
+    wrong = [name for name, (text, form) in forms.items() if not re.fullmatch(form, text, re.ASCII)]
+    if "time" not in wrong:
+        try:
+            datetime.datetime.fromisoformat(certificate.time)
+        except ValueError:
+            wrong.append("time")
+    wrong += ["dataset"] if not is_label(certificate.dataset) else []
+    wrong += ["period"] if certificate.period is not None and not is_label(certificate.period) else []
+    wrong += ["why"] if certificate.basis is Basis.VOID and not is_label(certificate.why) else []
+    require(not wrong, f"certificate.json: not in the form that certificates use: {', '.join(wrong)}")
 
 
 def _is_own(certificate: Certificate) -> bool:
@@ -282,11 +320,12 @@ def mechanism_of(certificate: Certificate) -> Mechanism:
 def _check_promise(certificate: Certificate) -> None:
     """Compare the promise of the certificate with that of the mechanism."""
     try:
-        due = mechanism_of(certificate).promise(_schema_of(certificate))
+        mechanism = mechanism_of(certificate)
+        due = mechanism.promise(_schema_of(certificate))
     except ParameterError as error:
         raise CheckFailed(f"certificate.json: the mechanism has no promise for these columns: {error}") from None
     if certificate.basis is Basis.VOID:
-        due = due.voided(certificate.why or "")
+        due = due.voided(mechanism.seeded)
     expected, stated = due.to_dict(), certificate.plain()
     exact_parts = ("guarantee", "basis", "holds")
     wrong = [name for name in exact_parts if not same(expected.get(name), stated.get(name))]
@@ -302,7 +341,7 @@ def _check_promise(certificate: Certificate) -> None:
         first = certificate.in_clear[: len(due.in_clear)]
         more = certificate.in_clear[len(due.in_clear) :]
         usual = len(set(certificate.in_clear)) == len(certificate.in_clear)
-        usual &= all("were left out" in item or "were moved to the nearest end" in item for item in more)
+        usual &= all(_LEFT_OUT.fullmatch(item) for item in more)
         wrong += ["in_clear"] if first != list(due.in_clear) or not usual else []
     wrong = list(dict.fromkeys(wrong))
     require(not wrong, f"certificate.json: the mechanism promises something else: {', '.join(wrong)}")
@@ -405,37 +444,60 @@ def _check_composition(certificate: Certificate, promise: Promise) -> None:
 
 
 def _check_csv(release: Release, folder: Path) -> str:
+    """Check that each CSV file is what a release writes for the table of the Parquet file, byte for byte."""
     for name in release.tables:
-        table = release.as_text(name)
-        # Arrow writes the widest decimals to CSV but cannot read them: they are compared as text, and so are sets.
-        wide = [item.name for item in table.schema if pa.types.is_decimal256(item.type) or is_set(item.type)]
-        kinds = {item.name: pa.string() if item.name in wide else item.type for item in table.schema}
-        text = pacsv.read_csv(
-            str(folder / f"{name}.csv"),
-            parse_options=pacsv.ParseOptions(newlines_in_values=True),
-            convert_options=pacsv.ConvertOptions(column_types=kinds, strings_can_be_null=False),
-        )
-        columns = zip(table.column_names, table.itercolumns(), strict=True)
-        expected = [as_text(c) if is_text(c.type) or is_set(c.type) else c.cast(kinds[n]) for n, c in columns]
-        same = text.column_names == table.column_names and all(
-            column.equals(wanted) for column, wanted in zip(text.itercolumns(), expected, strict=True)
-        )
-        require(same, f"{name}.csv and {name}.parquet do not have the same table")
-    return "CSV and Parquet files have the same tables"
+        text = io.BytesIO()
+        write_csv(release.as_text(name), text)
+        as_written = (folder / f"{name}.csv").read_bytes() == text.getvalue()
+        require(as_written, f"{name}.csv is not {name}.parquet in the form that releases use")
+    return "CSV files have the same tables as Parquet files, and no other byte"
 
 
-def _check_texts(release: Release, folder: Path) -> str:
-    """Check that the texts follow from the tables, and that nothing is hidden in these."""
-    for name in release.tables:
-        with pq.ParquetFile(folder / f"{name}.parquet") as file:
-            require(not file.schema_arrow.metadata, f"{name}.parquet has more than a table")
-    if not _is_own(release.certificate):
-        return "Parquet files have nothing but tables"
+def _unchecked_parquet(release: Release, folder: Path) -> Iterator[str]:
+    """Account for every byte of each Parquet file: it must be what a release writes for its table.
+
+    Another version of Arrow may write the same table in other bytes. Such a file must have no metadata and no gaps, and
+    be hardly larger than it would be here. What remains is yielded as something that cannot be checked.
+    """
+    for name, table in release.tables.items():
+        path, wrong = folder / f"{name}.parquet", f"{name}.parquet has more than a table"
+        content = path.read_bytes()
+        with pq.ParquetFile(io.BytesIO(content)) as file:
+            stated, schema = file.metadata, file.schema_arrow
+        groups = [stated.row_group(index) for index in range(stated.num_row_groups)]
+        chunks = [group.column(index) for group in groups for index in range(stated.num_columns)]
+        writer, packings = _ARROW.fullmatch(stated.created_by or ""), {chunk.compression for chunk in chunks}
+        packed = packings == {"ZSTD"} and not _is_own(release.certificate)  # as 0.1 wrote it
+        if writer is None or not (packed or packings <= {"UNCOMPRESSED"}):
+            raise CheckFailed(wrong)
+        made = parquet_bytes(table, "zstd" if packed else "none")
+        own = pq.read_metadata(io.BytesIO(made)).created_by
+        # The name of the writer is the one part of a footer that differs between versions as such.
+        own_words, words = (bytes([len(text)]) + text.encode() for text in (own, writer[0]))
+        head, _, tail = made.rpartition(own_words)
+        length = int.from_bytes(tail[-8:-4], "little") + len(words) - len(own_words)
+        if content == head + words + tail[:-8] + length.to_bytes(4, "little") + tail[-4:]:
+            continue
+        in_form = schema.equals(table.schema, check_metadata=True) and is_gapless(io.BytesIO(content))
+        in_form &= (stated.metadata or {}).keys() <= {b"ARROW:schema"}
+        in_form &= len(content) <= 1.02 * len(made) + 64 * (1 + len(chunks))
+        in_form &= writer[0] != own or packed  # zstd itself has versions
+        require(in_form, wrong)
+        yield f"every byte of {name}.parquet, which pyarrow {writer[1]} wrote: verify with that version of it"
+
+
+def _check_texts(release: Release, folder: Path) -> Iterator[str]:
+    """Check that the texts for programs and people are those that follow from certificate and tables."""
     texts = release.texts(folder)
+    if not _is_own(release.certificate):
+        sizes = {name: (folder / name).stat().st_size for name in texts if name in release.certificate.files}
+        long = [name for name, size in sizes.items() if size > 2 * len(texts[name]) + 4096]
+        require(not long, f"{', '.join(long)}: far longer than this version writes it")
+        return
     for name, content in texts.items():
         require(name in release.certificate.files, f"{name} is missing")
         require((folder / name).read_bytes() == content, f"{name} does not describe this release")
-    return f"{', '.join(sorted(texts))} describe this release"
+    yield f"{', '.join(sorted(texts))} describe this release"
 
 
 # --- Estimates: the task is made again, then lines and figures are recomputed

@@ -42,7 +42,8 @@ def fine(line: str) -> str:
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_releases(name: str, old: Path) -> None:
-    told = fine(f"verify {name}")
+    told = fine(f"verify {name} --require {'void' if name == 'seeded' else 'claimed'}")
+    assert run_main("verify", name)[0] == (name == "seeded")
     assert ("void" in told) is (name == "seeded")
     basis = json.loads(fine(f"show {name} --json"))["basis"]
     assert basis == json.loads((OLD / name / "certificate.json").read_text())["basis"]

@@ -59,7 +59,7 @@ LOOP = """
 show policy.toml
 publish data.csv --policy policy.toml --dry-run
 publish data.csv --policy policy.toml -o seeded --seed 7 --ledger seeded.sqlite
-verify seeded
+verify seeded --require void
 publish data.csv --policy policy.toml -o release
 verify release
 show release

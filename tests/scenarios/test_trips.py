@@ -41,7 +41,7 @@ LOOP = """
 show policy.toml
 publish data.csv --policy policy.toml --dry-run --json
 publish data.csv --policy policy.toml -o seeded --seed 7 --ledger seeded.sqlite
-verify seeded
+verify seeded --require void
 publish data.csv --policy policy.toml -o release --json
 verify release --json
 show release

@@ -27,6 +27,7 @@ from dunnage.cli.generate import generate_app
 from dunnage.cli.planning import apply, pack, size
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
+from dunnage.model.guarantees import Basis
 
 # The line that `--help` lists each command with, in the order in which you use them.
 _LOOP = {
@@ -307,17 +308,18 @@ def verify(
         list[Path] | None, Option(help="Public key (PEM) that must have signed the release; repeat it for several.")
     ] = None,
     revoked: Annotated[OptPath, Option(help="List of public keys that no longer count.")] = None,
+    require: Annotated[Basis, Option(help="The weakest basis that passes; void is for rehearsals.")] = Basis.CLAIMED,
     as_json: shared.JsonFlag = False,
 ) -> None:
     """Verify a release without private data: digests first, then every figure that can be recomputed.
 
-    The exit code is 1 if a check fails.
+    The exit code is 1 if a check fails, or if the release is void.
 
     Example: dunnage verify release
     """
     with progress() as tell:
         tell("verifying")
-        result = dn.verify(release, signed_by=signed_by, revoked=revoked)
+        result = dn.verify(release, signed_by=signed_by, revoked=revoked, require=require)
     print_result(result.to_dict(), result.summary(), as_json)
     if not result.ok:
         raise typer.Exit(1)

@@ -14,7 +14,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,7 @@ from dunnage.text import percent_at_most, rounded_percent
 
 FORMAT = 1
 MAX_CERTIFICATE_BYTES = 16 << 20
+MAX_DIGITS = 128  # of an exact number that is written as text
 # Predicted errors of all sums of a level, compared with those of an empty table. Trips may be spread more thinly than
 # predicted, so a level is called noise somewhat below 1.
 NOISE_ERROR, GOOD_ERROR = 0.8, 0.5
@@ -495,6 +496,8 @@ class Certificate(Model):
             raise CheckFailed(f"certificate.json: its own digest does not match. {_ALTERED}")
         if own_bytes != data:
             raise CheckFailed(f"certificate.json: not in canonical form. {_ALTERED}")
+        if not all(map(_is_short, _leaves(content))):
+            raise CheckFailed("certificate.json: a number has more digits than any that certificates need.")
         try:
             certificate = cls.model_validate(content)
         except ValidationError as error:
@@ -544,6 +547,21 @@ class Certificate(Model):
         if public not in trusted:
             raise CheckFailed("certificate.json: signed by a different key from the ones you gave.")
         return "signed by the key you gave" if len(trusted) == 1 else f"signed by {public.hex()}, a key you gave"
+
+
+def _leaves(content: object) -> Iterator[object]:
+    if isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from _leaves(part)
+    else:
+        yield content
+
+
+def _is_short(leaf: object) -> bool:
+    """Return whether a number is short: long ones would be a place to hide something."""
+    if isinstance(leaf, str) and re.fullmatch(r"-?\d+(/\d+)?", leaf, re.ASCII):
+        return len(leaf) <= MAX_DIGITS
+    return not isinstance(leaf, int) or abs(leaf) < 1 << 63
 
 
 def load_private_key(path: str | os.PathLike[str]) -> Any:

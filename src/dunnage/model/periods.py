@@ -22,6 +22,11 @@ MAX_LABEL = 80
 _FORMS = {"day": r"\d{4}-\d{2}-\d{2}", "week": r"\d{4}-W\d{2}", "month": r"\d{4}-\d{2}"}
 
 
+def is_label(text: object) -> bool:
+    """Return whether a text can name a period or a dataset: short and printable."""
+    return isinstance(text, str) and bool(text.strip()) and text.isprintable() and len(text) <= MAX_LABEL
+
+
 def length_of(period: str) -> str:
     """Return what a period looks like: a day, week, month or label."""
     return next((length for length, form in _FORMS.items() if re.fullmatch(form, period, re.ASCII)), LABEL)

@@ -44,7 +44,7 @@ from dunnage.model.documents import Flaws, Model, problems_of, suggestion, type_
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
 from dunnage.model.hierarchies import Prefixes
-from dunnage.model.periods import LABEL, LENGTHS, MAX_LABEL, DateFormat, dates_of, length_of
+from dunnage.model.periods import LABEL, LENGTHS, MAX_LABEL, DateFormat, dates_of, is_label, length_of
 from dunnage.model.schema import (
     CONTRIBUTION_SPANS,
     RESERVED_NAMES,
@@ -92,7 +92,7 @@ class PeriodRule:
         wanted = f"the policy releases one {self.length} at a time, such as {LENGTHS[self.length]}"
         if period is None:
             raise ParameterError(f"{wanted}. Give --period.")
-        if not isinstance(period, str) or not period.strip() or not period.isprintable() or len(period) > MAX_LABEL:
+        if not is_label(period):
             raise ParameterError(f"{wanted}. Got period {shown(period)}, which is not a name.")
         if (length := length_of(period)) != self.length:
             remedy = f"Write a {self.length}" if self.length != LABEL else "Choose another label"
@@ -830,8 +830,9 @@ def _mechanism(table: dict[str, object]) -> dict[str, object]:
 
 
 def _printable(name: str) -> str:
-    if not (name.strip() and name.isprintable()):
-        raise Flaws(Problem("is blank or unprintable", remedy="Write a name."))
+    if not is_label(name):
+        what = f"is blank, unprintable or longer than {MAX_LABEL} characters"
+        raise Flaws(Problem(what, remedy="Write a name."))
     return name
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ OUTSIDE_RULES: tuple[str, ...] = get_args(Outside)
 CONTRIBUTION_SPANS: tuple[str, ...] = get_args(Span)
 MERGE_RULES = ("sum", "same")
 TRIP, RIDER = "trip", "rider"
+_UNIT, _MAX_UNIT = re.compile(r"[^\W_]+([ -][^\W_]+){0,2}"), 40
 MAX_CONTRIBUTED = 2**31 - 1
 COUNT = "count"
 _DOMAIN_REMEDIES = {
@@ -244,9 +246,11 @@ class Schema:
 
     def _problems(self) -> Iterator[Problem]:
         """Yield all problems, each with its place in a policy."""
-        if all(a.role is Role.DROP for a in self.attributes) or not self.protects.strip():
-            what = "a schema needs a column that is not dropped, and a name for what one record is."
-            yield Problem(what, where="attributes")
+        if all(a.role is Role.DROP for a in self.attributes):
+            yield Problem("a schema needs a column that is not dropped.", where="attributes")
+        if not _UNIT.fullmatch(self.protects) or len(self.protects) > _MAX_UNIT:
+            what = f"what one record is needs a name of one to three words, up to {_MAX_UNIT} characters"
+            yield Problem(what, where="protects", remedy='Write, for example, protects = "package".')
         named = {attribute.name: attribute for attribute in self.attributes}
         twice = sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1)
         if twice:

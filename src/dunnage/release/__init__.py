@@ -8,6 +8,7 @@ A release is tables plus a certificate. The folder has each table as Parquet and
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ from dunnage.notebooks import Displayed, Tabular
 from dunnage.release.kinds import COUNTS, ROWS, Kind, fill, floats, kind_of
 from dunnage.release.page import certificate_page
 from dunnage.tables.columns import portable, write_csv
+from dunnage.tables.parquet import Oversized, Parquet
 from dunnage.text import time_text
 
 CERTIFICATE_FILE = "certificate.json"
@@ -40,6 +42,8 @@ PAGE_FILE = "certificate.html"
 CERTIFICATE_SCHEMA = "docs/schemas/certificate.schema.json"
 """The JSON Schema of certificates, by its path in the project."""
 TABLES = ("data", "classes", "members")
+MIN_TABLE_BYTES, BYTES_PER_CHARACTER = 1 << 20, 32
+"""What a Parquet table may need in memory, by the size of the same table as CSV."""
 RELEASE_FILES = frozenset(
     {
         CERTIFICATE_FILE,
@@ -260,7 +264,7 @@ class Release(Displayed, Tabular):
         ``Publication.write`` is the safe way to do this: under a temporary name, after the key.
         """
         for name, table in self.tables.items():
-            pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+            (folder / f"{name}.parquet").write_bytes(parquet_bytes(table))
             write_csv(self.as_text(name), folder / f"{name}.csv")
         for name, content in self.texts(folder).items():
             (folder / name).write_bytes(content)
@@ -273,16 +277,17 @@ class Release(Displayed, Tabular):
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Release:
-        """Read a release folder for planning; digests are checked before parsing."""
+        """Read a release folder for planning, after the checks of its shape that ``verify`` begins with."""
         path = Path(folder)
         try:
             certificate = read_certificate(path)
-            for name, digest in certificate.files.items():
-                if not is_plain_file(path, name) or file_digest(path / name) != digest:
-                    raise CheckFailed(f"{printable(name)}: its digest does not match the certificate.")
+            check_files(path, certificate)
+            release = cls(certificate=certificate, **read_tables(path, certificate))
+            release.owner.check_columns(release)
         except (CheckFailed, OSError) as error:
-            raise ReleaseError(f"{path} is not a usable release: {error} Run dunnage verify on it.") from None
-        return cls(certificate=certificate, **read_tables(path, certificate))
+            what = str(error).rstrip(".")
+            raise ReleaseError(f"{path} is not a usable release: {what}. Run dunnage verify on it.") from None
+        return release
 
 
 def _codes(column: pa.ChunkedArray, labels: tuple[str, ...]) -> IntArray:
@@ -322,6 +327,27 @@ def printable(name: str) -> str:
     return name if name.isprintable() else ascii(name)
 
 
+def check_files(folder: Path, certificate: Certificate) -> None:
+    """Check that the files are those that the certificate lists, unchanged, and no others."""
+    listed = certificate.files
+    present = {path.name for path in folder.iterdir()} - {CERTIFICATE_FILE}
+    problems = [f"{name}: listed in the certificate, but missing" for name in set(listed) - present]
+    problems += [f"{name}: not listed in the certificate" for name in present - set(listed)]
+    problems += [f"{name}: not a file of a release" for name in (present & set(listed)) - RELEASE_FILES]
+    for name in present & set(listed) & RELEASE_FILES:
+        if not is_plain_file(folder, name) or file_digest(folder / name) != listed[name]:
+            problems.append(f"{name}: does not match its digest, so it was changed or damaged")
+    if problems:
+        raise CheckFailed("; ".join(printable(problem) for problem in sorted(problems)))
+
+
+def parquet_bytes(table: pa.Table, compression: str = "none") -> bytes:
+    """Write a table as Parquet: without compression, so that the same table has the same bytes everywhere."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression=compression)
+    return sink.getvalue()
+
+
 def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
     listed = [name for name in TABLES if f"{name}.parquet" in certificate.files]
     if "data" not in listed:
@@ -329,16 +355,12 @@ def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
     tables = {}
     try:
         for name in listed:
-            with pq.ParquetFile(folder / f"{name}.parquet") as file:
-                # A few compressed bytes can claim any number of cells, counting the labels of sets; in CSV each cell
-                # takes a character and a separator.
-                stated = file.metadata
-                groups = [stated.row_group(index) for index in range(stated.num_row_groups)]
-                values = sum(group.column(index).num_values for group in groups for index in range(stated.num_columns))
-                cells = max(int(values), int(stated.num_rows * stated.num_columns))
-                if 2 * cells > (folder / f"{name}.csv").stat().st_size:
-                    raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv can have.")
-                tables[name] = file.read()
+            # In CSV each cell takes a character and a separator at least, and here few bytes more than its text.
+            limit = MIN_TABLE_BYTES + BYTES_PER_CHARACTER * (folder / f"{name}.csv").stat().st_size
+            with (folder / f"{name}.parquet").open("rb") as stream:
+                tables[name] = Parquet.open(stream, limit).read()
+    except Oversized:
+        raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv can have.") from None
     except (pa.ArrowException, OSError):
         raise ReleaseError(f"{folder}: a Parquet table cannot be read. Request the release again.") from None
     return tables

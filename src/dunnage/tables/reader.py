@@ -20,16 +20,19 @@ import io
 import string
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.parsers import expat
 
 import numpy as np
 
 from dunnage.arrays import IntArray
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
+from dunnage.tables.parquet import BATCH_ROWS, Oversized, Parquet, max_decoded
 from dunnage.text import several
 
 if TYPE_CHECKING:  # imported when a table is read: policies do not need it
@@ -41,13 +44,13 @@ PARQUET_ENDINGS = (".parquet", ".pq")
 EXCEL_ENDINGS = (".xlsx",)
 ENDINGS = CSV_ENDINGS + TAB_ENDINGS + PARQUET_ENDINGS + EXCEL_ENDINGS
 MAX_FILE_BYTES = 64 * 2**20  # of a hierarchy, edge file or other short public list
-MAX_WORKBOOK_BYTES = 1 << 30  # of a workbook, unpacked
+_CELL_BYTES = 40  # of a blank cell of a workbook, while it is read
 MAX_LINES_NAMED = 20
 MAX_TITLE_LINES = 50  # The header of a sheet must be within these lines
-BATCH_ROWS = 1 << 20
 _BLOCK_BYTES = 1 << 24  # of a row in a CSV file
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 _GUESSED_DELIMITERS = ",;\t|"
+_OVERSIZED = "is damaged, or unpacks to far more than files of its size usually do"
 _SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"PK\x03\x04": "a zip archive or workbook"}
 
 
@@ -121,25 +124,27 @@ def data_files(path: Path) -> list[Path]:
     return [path] if files == parquet_files(path) else files
 
 
-def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = ()) -> Source:
+def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = (), limit: int | None = None) -> Source:
     """Read a CSV file as text columns; a Parquet file or folder, or a workbook, with its own types.
 
-    The header of a sheet is the line with most of the wanted names.
+    The header of a sheet is the line with most of the wanted names. A file that needs more than ``limit`` bytes, by
+    default what :func:`max_decoded` allows, is refused before it is decoded.
     """
     checked_path(path)
     if is_named(path, EXCEL_ENDINGS):
-        return _read_workbook(path, options, wanted)
+        return _read_workbook(path, options, wanted, limit)
     if not path.is_dir() and not is_named(path, PARQUET_ENDINGS):
         return _read_csv(path, csv_content(path, options.encoding), options.delimiter_in(path))
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     tables: list[pa.Table] = []
     for part in parquet_files(path):
         try:
-            with part.open("rb") as stream, pq.ParquetFile(stream) as file:
-                table = file.read(use_threads=False)
+            with part.open("rb") as stream:
+                table = Parquet.open(stream, limit or max_decoded(part.stat().st_size)).read()
                 tables.append(table.rename_columns(table.column_names))  # names that are not UTF-8 fail here
+        except Oversized:
+            what = _OVERSIZED
         except OSError as error:
             what = f"cannot be read: {error.strerror}" if error.strerror else "is not a readable Parquet file"
         except (pa.ArrowException, ValueError):
@@ -156,7 +161,10 @@ def csv_content(path: Path, encoding: str) -> bytes:
     """Return the content of a CSV file in UTF-8, after checking that it is text."""
     try:
         with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as stream:
-            content: bytes = stream.read()
+            limit = max_decoded(path.stat().st_size)  # a plain file is shorter
+            content: bytes = stream.read(limit + 1)
+            if len(content) > limit:
+                raise InputError(str(path), [f"{_OVERSIZED}. Check it, or unpack it first."])
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InputError(str(path), ["is not a complete gzip file. Compress it again."]) from None
     except OSError as error:
@@ -297,7 +305,9 @@ class _Sheet(NamedTuple):
     merged: list[tuple[tuple[int, int], tuple[int, int]]]
 
 
-def _tables_of_workbook(path: Path, options: ReadOptions, wanted: set[str]) -> dict[str, _Sheet]:
+def _tables_of_workbook(
+    path: Path, options: ReadOptions, wanted: set[str], limit: int | None = None
+) -> dict[str, _Sheet]:
     """Return the sheets with a table among the visible sheets, or the named one."""
     try:
         import python_calamine as calamine
@@ -305,10 +315,7 @@ def _tables_of_workbook(path: Path, options: ReadOptions, wanted: set[str]) -> d
         raise ParameterError("reading Excel needs python-calamine. Install it: pip install 'dunnage[excel]'.") from None
     tables = {}
     try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(member.file_size for member in archive.infolist()) > MAX_WORKBOOK_BYTES:
-                raise InputError(str(path), [f"is larger than {MAX_WORKBOOK_BYTES >> 30} GiB. Save it as Parquet."])
-        book = calamine.CalamineWorkbook.from_path(str(path))
+        book = calamine.CalamineWorkbook.from_filelike(_unpacked(path, limit or max_decoded(path.stat().st_size)))
         hidden = {item.name: item.visible != calamine.SheetVisibleEnum.Visible for item in book.sheets_metadata}
         if options.sheet is not None and options.sheet not in hidden:
             where, named = f"sheet {options.sheet!r}", ", ".join(map(repr, hidden))
@@ -322,18 +329,85 @@ def _tables_of_workbook(path: Path, options: ReadOptions, wanted: set[str]) -> d
     except OSError as error:
         remedy = "Check the file and its permissions."
         raise InputError(str(path), [f"cannot be read: {error.strerror or 'it is damaged'}. {remedy}"]) from None
-    except (calamine.CalamineError, zipfile.BadZipFile):
+    except Oversized:
+        what = f"{_OVERSIZED}; a cell far below or beside the table may be the reason"
+        raise InputError(str(path), [f"{what}. Save the table as CSV."]) from None
+    except (
+        calamine.CalamineError,
+        zipfile.BadZipFile,
+        expat.ExpatError,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+    ):
         what = "is not a readable Excel workbook, or needs a password. Save it again as .xlsx without a password."
         raise InputError(str(path), [what]) from None
     return tables
 
 
-def _read_workbook(path: Path, options: ReadOptions, wanted: Iterable[str]) -> Source:
+def _unpacked(path: Path, limit: int) -> io.BytesIO:
+    """Unpack the parts of a workbook that are read, with no more cells and text than fit into memory.
+
+    A few bytes can place a cell in the last corner of a sheet, or repeat a long text in every cell. A zip file may also
+    state wrong sizes, so only what was really unpacked is read further.
+    """
+    content, left, lengths, uses, dense = io.BytesIO(), limit, list[int](), Counter[str](), 0
+    row = column = rows = columns = 0
+    inside = ""  # what the text at hand belongs to
+
+    def start(name: str, given: dict[str, str]) -> None:
+        nonlocal row, column, rows, columns, inside
+        tag = name.rpartition(":")[2]
+        if tag == "row":
+            row, column = int(given.get("r", row + 1)), 0
+        elif tag == "c":
+            letters = given.get("r", "").rstrip(string.digits)
+            row = int(given["r"][len(letters) :]) if letters else row
+            place = sum((ord(letter) - 64) * 26**power for power, letter in enumerate(reversed(letters.upper())))
+            column = place if letters else column + 1
+            rows, columns = max(rows, row), max(columns, column)
+            inside = "of cell" if given.get("t") == "s" else ""
+        elif tag == "si":
+            lengths.append(0)
+            inside = "shared"
+        elif tag == "v":
+            inside = "value" if inside == "of cell" else ""
+
+    def text(words: str) -> None:
+        if inside == "shared":
+            lengths[-1] += len(words)
+        elif inside == "value":
+            uses[words] += 1
+
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(content, "w") as plain:
+        for member in archive.infolist():
+            if not member.filename.lower().endswith((".xml", ".rels")):
+                continue
+            with archive.open(member) as stream:
+                part = stream.read(left + 1)
+            left -= len(part)
+            if left < 0:
+                raise Oversized
+            parser, row, column, rows, columns = expat.ParserCreate(), 0, 0, 0, 0
+            parser.buffer_text, parser.StartElementHandler, parser.CharacterDataHandler = True, start, text
+            parser.Parse(part, True)
+            dense += rows * columns
+            plain.writestr(member.filename, part)
+    repeated = sum(
+        num * lengths[int(word)] for word, num in uses.items() if word.isdigit() and int(word) < len(lengths)
+    )
+    if dense * _CELL_BYTES + repeated > limit:
+        raise Oversized
+    content.seek(0)
+    return content
+
+
+def _read_workbook(path: Path, options: ReadOptions, wanted: Iterable[str], limit: int | None = None) -> Source:
     """Read the sheet with a table: its header may be below title lines, and cells keep their types."""
     import pyarrow as pa
 
     names = set(wanted)
-    tables = _tables_of_workbook(path, options, names)
+    tables = _tables_of_workbook(path, options, names, limit)
     if len(tables) != 1:
         what = f"has several sheets with a table: {', '.join(map(repr, tables))}"
         remedy = f'Choose one in the policy, for example [read] sheet = "{next(iter(tables), "")}", or save one as CSV.'
@@ -466,15 +540,19 @@ class TableStream:
         """Yield some columns; ``labels`` of a Parquet file come as codes."""
         import pyarrow as pa
         import pyarrow.csv as pacsv
-        import pyarrow.parquet as pq
 
         if self._table is not None:
             yield from self._table.select(columns).to_batches(BATCH_ROWS)
         elif self.is_parquet:
             for part in parquet_files(self.path):
-                # No reading ahead: a row group may be larger than the available memory.
-                with pq.ParquetFile(part, buffer_size=1 << 20, pre_buffer=False, read_dictionary=labels) as file:
-                    yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
+                try:
+                    with part.open("rb") as stream:
+                        limit = max_decoded(part.stat().st_size)
+                        source = Parquet.open(stream, limit, labels=labels, batch_rows=BATCH_ROWS)
+                        for batch in source.file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+                            yield source.dense(batch)
+                except Oversized:
+                    raise InputError(str(part), [f"{_OVERSIZED}. Check it, or write it again."]) from None
         else:
 
             def note(row: pacsv.InvalidRow) -> str:
@@ -494,9 +572,9 @@ class TableStream:
                         column_types=dict.fromkeys(columns, pa.string()),
                         strings_can_be_null=False,
                     ),
-                ) as source,
+                ) as batches,
             ):
-                yield from source
+                yield from batches
 
 
 # --- Public lists
@@ -555,7 +633,7 @@ def read_lines(path: str | PathLike[str], delimiter: str | None = None) -> list[
 
 
 def _lines_of(path: Path) -> list[tuple[int, list[str]]]:
-    table = read_table(path, ReadOptions()).table
+    table = read_table(path, ReadOptions(), limit=MAX_FILE_BYTES).table
     rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
     lines = [["" if cell is None else _cell_text(cell, ".") for cell in row] for row in rows]
     return list(enumerate([table.column_names, *lines], 1))
@@ -663,7 +741,7 @@ def pair_batches(path: str | PathLike[str], header: Sequence[str], max_bytes: in
     from pyarrow import csv as arrow_csv
 
     place = Path(path)
-    plain = place.is_file() and not is_named(place, PARQUET_ENDINGS + EXCEL_ENDINGS)
+    plain = place.is_file() and not is_named(place, (*PARQUET_ENDINGS, *EXCEL_ENDINGS, ".gz"))
     if not plain or place.stat().st_size > max_bytes:
         yield None
         return

@@ -139,6 +139,8 @@ def numeric_domain(release: Release, name: str) -> Numeric:
 
 
 def _has_missing(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():  # NaN has bits that CSV does not show
+        return True
     return bool(column.null_count or (is_set(column.type) and pc.list_flatten(column).null_count))
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dunnage.exact import decimal_text, exact
 from dunnage.model.certificate import AttributeStatement, Certificate, TierLoss
-from dunnage.release.kinds import Columns, Kind, fill
+from dunnage.release.kinds import Columns, Kind, fill, require
 from dunnage.release.kinds.rows import MAX_LINES
 from dunnage.text import percent
 
@@ -52,6 +52,14 @@ class EstimatesKind(Kind):
 
     def tables(self, release: Release) -> dict[str, Columns]:
         return {"data": {name: COLUMN_TYPES[name] for name in COLUMN_TYPES if name in release.data.column_names}}
+
+    def check_columns(self, release: Release) -> str:
+        """Check that columns are some of those that estimates have; the verifier asks the task which."""
+        fits = list(release.tables) == ["data"] and all(
+            COLUMN_TYPES.get(item.name) == item.type for item in release.data.schema
+        )
+        require(fits, "data: the columns are not those of the certificate")
+        return "tables and columns are those of estimates"
 
     def recount(self, release: Release) -> Iterator[str]:
         """Yield nothing: estimates follow from the task, which the verifier makes again."""
