@@ -27,7 +27,6 @@ from pydantic import Field, model_validator
 from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import ParameterError
 from dunnage.exact import nearest_float, plain, shown_number
-from dunnage.kernels.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_dominated, l2_bound, whole_numbers
 from dunnage.mechanisms.base import K, OptionalNumber, Progress, amount
 from dunnage.mechanisms.classes import (
     Alpha,
@@ -210,6 +209,8 @@ class Partition(ClassMechanism):
         loss = least = float(solve(runs.lower, runs.upper, runs.before, runs.starts, self.k, price, first))
         class_of_run = np.where(first < 0, -1, np.cumsum(opening_runs(runs, first)) - 1)
         if self.capacity is not None:
+            from dunnage.kernels.bins.scalar import whole_numbers  # only this goal packs
+
             tops = self._tops(values[order][runs.before[:-1]], attribute.numeric)
             # Choose other borders in each stratum so that upper bounds pack well.
             capacity = nearest_float(self.capacity)
@@ -483,6 +484,8 @@ class Loads:
 
 def count_bins(items: IntArray, capacity: int) -> int:
     """Count bins by dominance, best fit decreasing and, if these leave a gap to the bound, subset sums."""
+    from dunnage.kernels.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_dominated, l2_bound
+
     positive = items[items > 0]
     fixed, rest = fix_dominated(positive, list(range(len(positive))), capacity)
     if not rest:
