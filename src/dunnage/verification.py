@@ -415,7 +415,7 @@ def _check_csv(release: Release, folder: Path) -> str:
 def _check_texts(release: Release, folder: Path) -> str:
     """Check that the texts follow from the tables, and that nothing is hidden in these."""
     for name in release.tables:
-        with pq.ParquetFile(folder / f"{name}.parquet") as file:
+        with pq.ParquetFile((folder / f"{name}.parquet").absolute()) as file:
             require(not file.schema_arrow.metadata, f"{name}.parquet has more than a table")
     if not _is_own(release.certificate):
         return "Parquet files have nothing but tables"

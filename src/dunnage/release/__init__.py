@@ -329,7 +329,7 @@ def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
     tables = {}
     try:
         for name in listed:
-            with pq.ParquetFile(folder / f"{name}.parquet") as file:
+            with pq.ParquetFile((folder / f"{name}.parquet").absolute()) as file:
                 # A few compressed bytes can claim any number of cells, counting the labels of sets; in CSV each cell
                 # takes a character and a separator.
                 stated = file.metadata

@@ -649,7 +649,7 @@ def _columns(path: Path, kinds: Mapping[str, str], how: str = "") -> Shown:
 def _shown_parquet(path: Path) -> Shown:
     """Describe the columns of a Parquet file; a key is refused."""
     try:
-        schema = pq.read_schema(path)
+        schema = pq.read_schema(path.absolute())
     except (pa.ArrowException, OSError, ValueError, RecursionError):
         raise InputError(str(path), ["is not a readable Parquet file. It is damaged or cut off: use a copy."]) from None
     if b"dunnage.key" in (schema.metadata or {}):

@@ -445,7 +445,7 @@ class TableStream:
         elif self.is_parquet:
             self.num_rows = 0
             for part in parquet_files(path):
-                with pq.ParquetFile(part) as file:
+                with pq.ParquetFile(part.absolute()) as file:
                     self.num_rows += int(file.metadata.num_rows)
                     self.schema = self.schema or file.schema_arrow
         if self.schema is not None:
@@ -473,7 +473,9 @@ class TableStream:
         elif self.is_parquet:
             for part in parquet_files(self.path):
                 # No reading ahead: a row group may be larger than the available memory.
-                with pq.ParquetFile(part, buffer_size=1 << 20, pre_buffer=False, read_dictionary=labels) as file:
+                with pq.ParquetFile(
+                    part.absolute(), buffer_size=1 << 20, pre_buffer=False, read_dictionary=labels
+                ) as file:
                     yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
         else:
 
