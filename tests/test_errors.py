@@ -146,6 +146,7 @@ def test_a_locked_ledger(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "pack noisy-values --capacity 300kg -o out",
         "size city-counts --city city --dates 5 -o out",
         "apply plan-standard parcels.csv --policy partition.toml --release partition -o out",
+        "audit partition parcels.csv --policy partition.toml -o out",
     ],
 )
 def test_edited_releases_are_refused_before_anyone_plans_on_them(line: str, place: Path) -> None:

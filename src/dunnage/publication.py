@@ -96,6 +96,8 @@ class Key:
             metadata = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
             if metadata["dunnage.key"] not in ("1", KEY_FORMAT):
                 raise ReleaseError(f"{os.fspath(path)}: the key has a newer format. Use a newer version of Dunnage.")
+            if any(pa.types.is_nested(column.type) for column in table.schema):
+                raise TypeError
             if metadata["dunnage.key"] == "1" and "source_row" in table.column_names:
                 column = table.column_names.index("source_row")
                 table = table.set_column(column, "source_row", pc.add(table.column(column), FIRST_ROW))

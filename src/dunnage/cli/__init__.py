@@ -283,7 +283,7 @@ def show(
     Folders: release, plan, settlement, audit, frontier, city, GTFS feed, demo. Files: policy, task, reports, tallies,
     ledger, certificate, datapackage, plan or trucks as CSV, public key, key ring, allowance, sealed records, proof,
     figures of a demo. For your data it lists columns and types, never values. For a draft it lists what is still
-    blank. It refuses to show keys.
+    blank. It refuses to show keys. For the name of a proof, as a certificate states it, it prints the proof note.
 
     Example: dunnage show release
     """
