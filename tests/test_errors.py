@@ -232,3 +232,13 @@ def test_a_folder_whose_name_looks_like_an_address(place: Path) -> None:
     assert run("verify s3:r").code == 0
     assert dn.Release.read("s3:r").data.num_rows == 32
     dn.Key.read("s3:r.key.parquet")
+
+
+@pytest.mark.parametrize(
+    "line", ["packages -o out.csv --size", "packages -o out.csv --destinations", "rides -o out.csv --size"]
+)
+def test_samples_have_a_largest_size(line: str, place: Path) -> None:
+    """They asked for all memory there is, and ended as a bug."""
+    for number in ("10000000000", "9" * 30):
+        run(f"generate {line} {number}").refused("from ")
+    run("pack partition --capacity 300kg --extra-trucks 10000000000 -o out").refused("extra_trucks")
