@@ -27,7 +27,7 @@ SMOKE = (
     ("pack release --capacity 500kg -o plan --time-limit 1", 0),
     ("apply plan parcels.csv --policy parcels.toml --release release --repair -o settlement", 0),
     ("audit release parcels.csv --policy parcels.toml -o audit --time-limit 1", 0),
-    ("generate city -o city --stops 16 --zones 2 --seed 1", 0),
+    ("generate city -o city --stops 32 --zones 2 --seed 1", 0),
     ("generate trips -o trips.csv --size 60 --city city --seed 1", 0),
     ("publish trips.csv --policy trips.toml -o counts --allow-noise", 0),
     ("verify counts", 0),

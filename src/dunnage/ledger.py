@@ -684,11 +684,6 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self._store.name!r})"
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the file; for a ledger in memory, the working folder."""
-        return self._store.path.parent if isinstance(self._store, FileStore) else Path.cwd()
-
     def close(self) -> None:
         """Close a ledger in memory; a ledger in a file keeps nothing open."""
         self._store.close()

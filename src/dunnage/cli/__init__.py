@@ -328,10 +328,11 @@ def budget_show(
 
     Example: dunnage budget show dunnage-ledger.sqlite
     """
+    from dunnage.ledger import location
     from dunnage.publication import stopped_runs
 
     with dn.Ledger.open_existing(ledger) as book:
-        for line in stopped_runs(book.folder):
+        for line in stopped_runs(file.parent) if (file := location(ledger)) is not None else ():
             print_text(f"WARNING: {line}", err=True)
         if dataset is None:
             print_result(book.to_dict(), book.summary(), as_json)
