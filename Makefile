@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test test-all tests check bench docs reproduce clean
+.PHONY: demo test test-all tests check bench docs floors build reproduce clean
 
 demo: $(CORE)
 	$(BIN)/dunnage demo --out demo-out --force
@@ -27,6 +27,21 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/check_docs.py
+
+floors: # the lowest versions that pyproject.toml allows, in an environment of their own
+	$(PYTHON) tests/floors.py
+
+constraints.txt: pyproject.toml # the tested set, with the digests of its files
+	$(PYTHON) -m venv $(VENV)/tools
+	$(VENV)/tools/bin/python -m pip install --quiet pip-tools
+	$(VENV)/tools/bin/pip-compile --quiet --upgrade --generate-hashes --no-annotate --no-header --strip-extras \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
+	  --extra solve --extra excel --output-file $@ pyproject.toml
+
+build: # source and wheel in dist, with the proof notes and a bill of materials
+	$(PYTHON) -m venv $(VENV)/tools
+	$(VENV)/tools/bin/python -m pip install --quiet build
+	$(VENV)/tools/bin/python -m build --outdir dist
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -28,12 +28,16 @@ class Done(NamedTuple):
         assert says in self.err, self.err
 
 
-def run(*arguments: object) -> Done:
-    """Run a command; one string is a line as one would type it."""
+def run(*arguments: object, code: int | None = None) -> Done:
+    """Run a command; one string is a line as one would type it. A bug (70) or an interrupt must be expected."""
     words = str(arguments[0]).split() if len(arguments) == 1 else arguments
     done = Done(*run_main(*words))
-    assert "Traceback" not in done.out + done.err
     assert "(raised" not in done.err
+    if code is None:
+        assert "Traceback" not in done.out + done.err
+        assert done.code in (0, 1, 2), done.err
+    else:
+        assert done.code == code, done.err
     return done
 
 

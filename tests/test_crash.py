@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 import shutil
 import signal
 import stat
@@ -22,7 +23,7 @@ from pathlib import Path
 import pytest
 
 import dunnage as dn
-from dunnage.publication import Key, key_path
+from dunnage.publication import Key, key_path, stopped_runs
 from dunnage.samples import PackageSetting, generate_packages
 
 RELEASE = "release"
@@ -173,6 +174,18 @@ def check_left(place: Path) -> None:
         with dn.Ledger.open_existing(place / LEDGER) as ledger:
             assert certificate.plain()["spend"]["id"] in {spend.id for spend in ledger.statement("parcels").spends}
         assert Key.read(key_path(release)).certificate_digest == certificate.digest
+    left = [
+        path for path in place.iterdir() if path.name.startswith(f".{RELEASE}.") and path.name.endswith(".key.partial")
+    ]
+    sentences = stopped_runs(place)
+    assert len(sentences) == len(left)
+    for sentence in sentences:
+        assert str(release) in sentence
+        named = re.findall(rf"{re.escape(str(place))}/\.release\.[0-9a-f]{{12}}[a-z.]*(?<!\.)", sentence)
+        assert named
+        assert all(os.path.lexists(path) for path in named)
+        complete = release.exists() and release.with_name("release.key.parquet").samefile(left[0])
+        assert complete is ("are complete" in sentence)
     for path in place.iterdir():
         assert ".key." not in path.name or stat.S_IMODE(path.lstat().st_mode) == 0o600
 
@@ -198,6 +211,10 @@ def test_killed_at_each_step(template: Path) -> None:
     assert results[-1][1] == 0
     assert {code for _, code in results[:-1]} == {KILLED}
     assert len(results) > 30  # the steps were found
+    halfway = next(place for place, code in results if code == KILLED and stopped_runs(place))
+    for command in (["budget", "show", str(halfway / LEDGER)], ["publish", *PUBLISH[1:]]):
+        done = subprocess.run([*COMMAND, *command], cwd=halfway, capture_output=True, text=True, check=False)
+        assert "was stopped while it wrote" in done.stderr, done.stderr
     check_all(results, each=6)
 
 

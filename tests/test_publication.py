@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.builders import a_policy
-from tests.commands import snapshot
+from tests.commands import run, snapshot
 from tests.refusals import refusal
 
 import dunnage as dn
@@ -247,3 +250,33 @@ def test_where_the_key_of_a_folder_is(tmp_path: Path, monkeypatch: pytest.Monkey
     assert key_path("release.v1") == Path("release.v1.key.parquet")
     monkeypatch.chdir(tmp_path)
     assert key_path(".") == tmp_path.with_name(tmp_path.name + ".key.parquet")
+
+
+# Room and permission, before anything is spent
+
+
+def test_no_room_costs_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(folder.parent)._replace(free=1 << 19)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
+    with dn.Ledger(":memory:") as ledger:
+        told = str(refusal(OutputError, dn.publish, dataset(), out=folder, ledger=ledger))
+        assert "0.5 MiB" in told
+        assert ledger.datasets() == []
+        (why,) = dn.rehearse(dataset(), out=folder, ledger=ledger).refusals
+    assert "0.5 MiB" in why
+    assert listing(folder.parent) == []
+
+
+def test_a_limit_on_files_costs_nothing(tmp_path: Path) -> None:
+    """What free space does not show: a quota, or as here a limit of the process; both fail only when they are tried."""
+    run("generate", "packages", "-o", tmp_path / "p.csv", "--size", 3000, "--seed", 1)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
+        "from dunnage.cli import main; main()"
+    )
+    publish = ["publish", "p.csv", "--policy", "p.toml", "-o", "r"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *publish], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr[:7]) == (2, "error: ")
+    assert listing(tmp_path) == ["p.csv", "p.toml"]  # no ledger: nothing was spent

@@ -8,6 +8,7 @@ A parameter written ``0.1`` means one tenth, not the nearest double. Every numbe
 from __future__ import annotations
 
 import math
+import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from numbers import Rational, Real
@@ -16,6 +17,10 @@ from dunnage.errors import ParameterError
 
 _MAX_DIGITS = 700  # enough for the sum of any two doubles
 _MAX_SHOWN = 60
+# Python also reads 1_000, digits of other scripts, and control characters as blanks; nobody else does.
+_WHOLE = re.compile(r"[ \t]*(\d{1,18})[ \t]*", re.ASCII)
+_DECIMAL = re.compile(r"[ \t]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t]*", re.ASCII)
+_RATIO = re.compile(r"[ \t]*[+-]?\d+/\d+[ \t]*", re.ASCII)
 Exact = int | str | Decimal | Fraction | float
 """Accepted forms of a public number; a float means the decimal that it prints as."""
 Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
@@ -30,6 +35,18 @@ def exact(value: Exact, *, what: str = "a number") -> Fraction:
         raise ParameterError(
             f"{what} must be a finite number. Got {shown(value)}. Write it like 500, 0.1 or '1/3'."
         ) from None
+
+
+def whole(text: str) -> int | None:
+    """Read a whole number of at least 0 from the text of a file or an option; None if it is none."""
+    match = _WHOLE.fullmatch(text)
+    return int(match[1]) if match else None
+
+
+def decimal(text: str) -> float:
+    """Read a number from the text of a file or an option; NaN if it is none, infinite if no double is as large."""
+    match = _DECIMAL.fullmatch(text)
+    return float(match[1]) if match else math.nan
 
 
 def share(value: Exact, *, what: str = "a share") -> Fraction:
@@ -59,8 +76,10 @@ def _read_text(text: object) -> Fraction:
     """Read a decimal or "p/q"; an absurd number (10^1000) is refused, not expanded."""
     if not isinstance(text, str) or len(text) > 2 * _MAX_DIGITS + 2:
         raise TypeError
-    if "/" in text:
+    if _RATIO.fullmatch(text):
         return Fraction(text)
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError
     number = Decimal(text)
     if not number.is_finite() or abs(number.adjusted()) > _MAX_DIGITS:
         raise ValueError

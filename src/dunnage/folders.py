@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dunnage.errors import OutputError
+
+_MAX_TRIAL_BYTES = 1 << 30
 
 
 def check_new_folder(folder: str | os.PathLike[str], *, marker: str, force: bool) -> Path:
@@ -36,6 +39,32 @@ def _check_ours(target: Path, marker: str, names: frozenset[str] | None = None) 
         raise OutputError(f"{target} has no {marker}, so it is left as it is. Choose another name.")
     if any(path.is_dir() or (names is not None and path.name not in names) for path in contents):
         raise OutputError(f"{target} contains other files, so it is left as it is. Choose another name.")
+
+
+def check_room(folder: Path, num_bytes: int) -> None:
+    """Check by trying that a folder can be written and has this much room; an :class:`OSError` says why not.
+
+    Neither modes nor the superuser's rights show whether a file system can be written, nor its free space a quota.
+    """
+    trial = folder / f".dunnage-{secrets.token_hex(8)}"
+    trial.mkdir()
+    trial.rmdir()
+    if num_bytes > shutil.disk_usage(folder).free:
+        raise OSError(errno.ENOSPC, f"{_size(num_bytes)} are needed, and {_size(shutil.disk_usage(folder).free)} free")
+    descriptor = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        if num_bytes and hasattr(os, "posix_fallocate"):  # macOS and Windows have none
+            os.posix_fallocate(descriptor, 0, min(num_bytes, _MAX_TRIAL_BYTES))
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # this file system cannot set room aside
+            raise
+    finally:
+        os.close(descriptor)
+        trial.unlink()
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 2**20:,.1f} MiB"
 
 
 @contextlib.contextmanager

@@ -101,6 +101,8 @@ def _reported(name: str) -> Iterator[None]:
             f"the ledger {name} stayed locked by another process for {BUSY_SECONDS:g} seconds. Nothing was spent. "
             "Wait for that process or stop it, then try again."
         ) from error
+    except UnicodeDecodeError as error:  # SQLite quotes what it cannot read
+        raise LedgerError(f"the ledger {name} {_MEANINGS[sqlite3.SQLITE_CORRUPT]}.") from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise LedgerError(f"the ledger {name} cannot be used. Got: {reason}. Check the file and its folder.") from error
@@ -453,8 +455,14 @@ def _units(spends: Iterable[Spend]) -> tuple[str, ...]:
 def _readable() -> Iterator[None]:
     try:
         yield
-    except (ValueError, TypeError, ZeroDivisionError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
         raise LedgerError("the ledger has a row that cannot be read. Restore it from a copy.") from error
+
+
+def _check_texts(rows: Iterable[Iterable[object]]) -> None:
+    """Refuse cells that are no text: SQLite keeps whatever it is given."""
+    if not all(isinstance(cell, str) for row in rows for cell in row):
+        raise TypeError
 
 
 def _budgets(database: sqlite3.Connection, dataset: str) -> tuple[BudgetEntry, ...]:
@@ -462,6 +470,7 @@ def _budgets(database: sqlite3.Connection, dataset: str) -> tuple[BudgetEntry, .
         "SELECT at, who, note, epsilon, delta, neighbours FROM budgets WHERE dataset = ? ORDER BY number", [dataset]
     ).fetchall()
     with _readable():
+        _check_texts(rows)
         return tuple(
             BudgetEntry(at=at, who=who, note=note, budget=Budget(epsilon=epsilon, delta=delta, neighbours=neighbours))
             for at, who, note, epsilon, delta, neighbours in rows
@@ -479,14 +488,18 @@ def _spends(database: sqlite3.Connection, dataset: str) -> tuple[Spend, ...]:
         [dataset],
     ).fetchall()
     with _readable():
+        guarantees = [json.loads(row[0]) for row in rows]
+        _check_texts(
+            (*row[5:9], *row[10:], guarantee["model"]) for row, guarantee in zip(rows, guarantees, strict=True)
+        )
         return tuple(
             Spend(
-                guarantee=json.loads(row[0]),
+                guarantee=guarantee,
                 loss_add_remove=_loss_from(*row[1:3]),
                 loss_replace_one=_loss_from(*row[3:5]),
                 **dict(zip(_PLAIN_COLUMNS, row[5:], strict=True)),
             )
-            for row in rows
+            for row, guarantee in zip(rows, guarantees, strict=True)
         )
 
 
@@ -621,7 +634,7 @@ def _storable(text: str) -> str:
 
 
 def _check_dataset(dataset: str) -> None:
-    if not dataset.strip():
+    if not dataset.strip() or _storable(dataset) != dataset:
         raise ParameterError(f"a ledger needs the name of the dataset. Got {dataset!r}. Name it in the policy.")
 
 
@@ -789,6 +802,8 @@ class Ledger:
     def datasets(self) -> list[str]:
         with self._store.reading() as database:
             rows = database.execute("SELECT dataset FROM spends UNION SELECT dataset FROM budgets").fetchall()
+        with _readable():
+            _check_texts(rows)
         return sorted(name for (name,) in rows)
 
     def summary(self) -> str:

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dunnage.errors import OutputError, ReleaseError
-from dunnage.folders import sync_folder
+from dunnage.folders import check_room, sync_folder
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.parquet import Parquet, max_decoded
@@ -97,6 +97,8 @@ class Key:
             metadata = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
             if metadata["dunnage.key"] not in ("1", KEY_FORMAT):
                 raise ReleaseError(f"{os.fspath(path)}: the key has a newer format. Use a newer version of Dunnage.")
+            if any(pa.types.is_nested(column.type) for column in table.schema):
+                raise TypeError
             if metadata["dunnage.key"] == "1" and "source_row" in table.column_names:
                 column = table.column_names.index("source_row")
                 table = table.set_column(column, "source_row", pc.add(table.column(column), FIRST_ROW))
@@ -188,8 +190,8 @@ class Publication(NamedTuple):
         return Publication(replace(self.release, certificate=certificate), key)
 
 
-def check_output(folder: str | os.PathLike[str], *, force: bool) -> Path:
-    """Check, before anything is spent, that a release may be written here."""
+def check_output(folder: str | os.PathLike[str], *, force: bool, num_bytes: int = 0) -> Path:
+    """Check, before anything is spent, that a release may be written here, and that there is room for it."""
     target = Path(os.path.abspath(folder))
     if not target.name or not target.parent.is_dir():
         raise OutputError(f"the folder {target.parent} does not exist. Create it first, or choose another place.")
@@ -203,11 +205,8 @@ def check_output(folder: str | os.PathLike[str], *, force: bool) -> Path:
         raise OutputError(f"{target} is not a release or has other files. It was not touched. Choose another name.")
     if _mode(key) and not stat.S_ISREG(_mode(key)):
         raise OutputError(f"{key} is not a key, and was not touched. Choose another name.")
-    # Try it: neither modes nor the superuser's rights show whether a file system can be written.
-    trial = parent / f".dunnage-{secrets.token_hex(8)}"
     try:
-        trial.mkdir()
-        trial.rmdir()
+        check_room(parent, num_bytes)
     except OSError as error:
         raise OutputError(f"{parent} cannot be written to: {error.strerror}. Choose another place.") from None
     return target
@@ -254,6 +253,28 @@ def _remains(target: Path) -> list[Path]:
     """Return the temporary keys beside a target, from runs that were killed or are still writing."""
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{12}}{re.escape(KEY_REMAINS)}")
     return [path for path in target.parent.iterdir() if name.fullmatch(path.name)]
+
+
+def stopped_runs(folder: Path) -> list[str]:
+    """Say what runs that were killed left in a folder, and what it is; the files of a living run are its own."""
+    sentences, name = [], re.compile(rf"\.(.+)\.[0-9a-f]{{12}}{re.escape(KEY_REMAINS)}")
+    for path in sorted(folder.iterdir()) if os.access(folder, os.R_OK) else ():
+        if match := name.fullmatch(path.name):
+            target = path.with_name(match[1])
+            work = _work_of(path, target)
+            left = [item for item in (work, _old(work), path, _old(path)) if _mode(item)]
+            with contextlib.suppress(OSError), path.open("rb") as stream:
+                if not _lock(stream.fileno()):
+                    continue
+                what = f"a run was stopped while it wrote {target}; {', '.join(str(item) for item in left)} "
+                if _mode(target) and _is_same(path, key_path(target)):
+                    what += "can be deleted: the release and its key are complete"
+                else:
+                    what += "are not a release. The budget is spent and not refunded. Publish there with --again"
+                    kept = f"The release that it was to replace is in {_old(work)}: move it back first to keep it"
+                    what += f". {kept}" if _mode(_old(work)) else ""
+                sentences.append(f"{what}.")
+    return sentences
 
 
 def _is_abandoned(key: Path) -> bool:

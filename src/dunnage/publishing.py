@@ -44,6 +44,9 @@ if TYPE_CHECKING:  # only counts of trips need it
     from dunnage.usefulness import Usefulness
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
+# Room to look for before anything is spent: about four times what releases were seen to take.
+_CELL_BYTES, _FIXED_BYTES = 64, 1 << 20
+_MAX_LINES = 100_000  # of counts: how many types of trips get a line is not known before there is noise
 MANY_DROPPED = 0.1  # share of trips above which a bound on the trips of a rider is worth a warning
 _NO_ROWS = "there are no {}s, so the release would be noise alone. Check the file and the period before you spend."
 ALLOW_NOISE = "If the receiver will use nothing but useful sums, publish all the same with --allow-noise."
@@ -438,7 +441,10 @@ def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
 
 def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[str], *, force: bool) -> None:
     """Check, before any budget is spent, that every file can be written."""
-    check_output(out, force=force)
+    # Each line is in CSV, in Parquet and in the key; noise may give a line to each type of trip.
+    lines = len(data) if data.schema.trip is None else data.schema.universe(data.period).num_cells
+    cells = min(lines, max(len(data), _MAX_LINES)) * (len(data.schema.attributes) + 1)
+    check_output(out, force=force, num_bytes=_CELL_BYTES * cells + _FIXED_BYTES)
     for path in (unplanned_path(out), *([pool_path(out, data)] if mechanism.pools else [])):
         if os.path.lexists(path) and not force:
             raise OutputError(f"{path} already exists. Choose another name, or replace it with --force.")

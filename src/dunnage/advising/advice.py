@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shlex
 import shutil
 import textwrap
@@ -38,6 +37,7 @@ from dunnage.advising.sweep import (
 )
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.errors import DunnageError, NoPlanError, ParameterError
+from dunnage.exact import nearest_float, share
 from dunnage.mechanisms import MECHANISMS
 from dunnage.model.documents import suggestion
 from dunnage.model.policy import Policy
@@ -286,19 +286,14 @@ def finish(out: str | os.PathLike[str]) -> None:
 
 # --- Which point keeps to the owner's limits ------------------------------------------------------------------------
 
-_SHARE = re.compile(r"^\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<end>%|/\s*(?P<below>[1-9]\d*)|)\s*$")
-
 
 def share_of(given: str | float | Fraction, what: str, *, most: float = float("inf")) -> float:
     """Read ``5%``, ``1/20`` or ``0.05``."""
-    match = _SHARE.match(str(given))
-    if match is None:
-        raise ParameterError(f"{what} must be a share, such as 5%, 1/20 or 0.05. Got {str(given)[:20]!r}.")
-    number = Fraction(match["number"])
-    value = float(number / 100 if match["end"] == "%" else number / int(match["below"] or 1))
-    if value > most:
-        raise ParameterError(f"{what} must be at most {most:g}. Got {str(given)[:20]!r}. Write for example 5% or 0.05.")
-    return value
+    value = share(given, what=what)
+    if not 0 <= value <= most:
+        limit = f"at most {most:g}" if value > 0 else "at least 0"
+        raise ParameterError(f"{what} must be {limit}. Got {str(given)[:20]!r}. Write for example 5% or 0.05.")
+    return nearest_float(value)
 
 
 def limit_of(

@@ -25,7 +25,7 @@ from dunnage.advising.frontier import DATA, GENERATED, Point, Table
 from dunnage.advising.rows import check_digest, in_words, release_in_memory, round_to_one_digit
 from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, allowed, words
 from dunnage.errors import NoPlanError, ParameterError, Refusal
-from dunnage.exact import exact
+from dunnage.exact import exact, whole
 from dunnage.kernels.counts.laplace import RoundedLaplace, surplus
 from dunnage.mechanisms.counts import (
     MAX_THRESHOLD,
@@ -328,11 +328,11 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
         raise ParameterError("the goal shuttles needs a city. Got none. Give --city CITY.")
     service = Service()
     if request.capacity:
-        text = request.capacity[0].strip()
-        if len(request.capacity) > 1 or not text.isdecimal() or not 1 <= int(text) <= _MAX_SEATS:
+        seats = whole(request.capacity[0]) or 0
+        if len(request.capacity) > 1 or not 1 <= seats <= _MAX_SEATS:
             got = ", ".join(request.capacity)
             raise ParameterError(f"the capacity of a shuttle is its number of seats, for example 8. Got {got}.")
-        service = Service(capacity=int(text))
+        service = Service(capacity=seats)
     ground = Ground.of(load_city(request.city))
     trips = open_trips(request, ground.city, limit=QUICK_SIZED if request.quick else MAX_SIZED)
     universe = trips.part.policy.schema.universe(request.period)

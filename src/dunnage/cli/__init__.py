@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: one sub-command for each verb. It only calls the Python interface.
 
-Exit codes: 0 for success, 1 if a check failed, 2 for bad input or a refusal. Commands import what they need when they
+Exit codes: 0 for success, 1 if a check failed or no plan exists, 2 for bad input or a refusal, 70 for an error that
+nobody expected, 130 if interrupted, 141 if the reader of the output has gone. Commands import what they need when they
 run, so that ``--help`` stays quick.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import shlex
 import sys
+import traceback
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -26,7 +29,7 @@ from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
 from dunnage.cli.generate import generate_app
 from dunnage.cli.planning import apply, pack, size
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
-from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
+from dunnage.errors import BudgetError, DunnageError, InternalError, OutputError, ParameterError
 from dunnage.model.guarantees import Basis
 
 # The line that `--help` lists each command with, in the order in which you use them.
@@ -72,7 +75,8 @@ budget_app = typer.Typer(
     epilog="Example: dunnage budget show dunnage-ledger.sqlite",
 )
 
-_INTERRUPTED = 130
+_INTERRUPTED, _OUTPUT_CLOSED = 130, 141
+_TRACEBACK = "DUNNAGE_TRACEBACK"
 
 
 def _version(requested: bool) -> None:
@@ -194,17 +198,19 @@ def publish(
         load_private_key(sign)  # fail before the data are read, which may take long
     if out is None and not dry_run:
         raise ParameterError("publish needs a folder to write to. Give -o RELEASE, or try --dry-run.")
-    from dunnage.publication import check_output, key_path
+    from dunnage.publication import check_output, key_path, stopped_runs
     from dunnage.publishing import clear, mechanism_of, owner_warnings, unplanned_path
     from dunnage.release import describe_release
 
     if out is not None and not dry_run:
+        for line in stopped_runs(Path(os.path.abspath(out)).parent):
+            print_text(f"WARNING: {line}", err=True)
         check_output(out, force=force)
     if ledger is not None and ":memory:" in ledger:
         raise ParameterError("a ledger in memory forgets what you spent. Name a file with --ledger.")
     rules = dn.Policy.read(policy)
     mechanism_of(rules)  # fail before the data are read
-    limits = shared.house_of(house, policy.parent)
+    limits = shared.house_of(house, policy.parent, exception)
     if out is None or dry_run:
         from dunnage.showing.text import dry_run_text
 
@@ -286,7 +292,7 @@ def show(
     Folders: release, plan, settlement, audit, frontier, city, GTFS feed, demo. Files: policy, task, reports, tallies,
     ledger, certificate, datapackage, plan or trucks as CSV, public key, key ring, allowance, sealed records, proof,
     figures of a demo. For your data it lists columns and types, never values. For a draft it lists what is still
-    blank. It refuses to show keys.
+    blank. It refuses to show keys. For the name of a proof, as a certificate states it, it prints the proof note.
 
     Example: dunnage show release
     """
@@ -335,7 +341,12 @@ def budget_show(
 
     Example: dunnage budget show dunnage-ledger.sqlite
     """
+    from dunnage.ledger import location
+    from dunnage.publication import stopped_runs
+
     with dn.Ledger.open_existing(ledger) as book:
+        for line in stopped_runs(file.parent) if (file := location(ledger)) is not None else ():
+            print_text(f"WARNING: {line}", err=True)
         if dataset is None:
             print_result(book.to_dict(), book.summary(), as_json)
             return
@@ -379,30 +390,66 @@ for _name, _group in (("generate", generate_app), ("device", device_app), ("budg
     app.add_typer(_group, name=_name, short_help=_LOOP[_name])
 
 
-def _fail(kind: str, message: str, code: int, **details: str) -> NoReturn:
-    """Print an error for a person, and as JSON if a program requested it, and exit."""
+def _fail(kind: str, message: str, code: int, **details: str) -> int:
+    """Print an error for a person, and as JSON if a program requested it, and return the exit code."""
     print_text(f"error: {message}", err=True)
     if "--json" in sys.argv:
         print_text(json.dumps({"error": {"kind": kind, "message": message, **details}}, indent=2))
-    sys.exit(code)
+    return code
 
 
-def _fail_as(error: Exception) -> NoReturn:
+def _fail_as(error: BaseException) -> int:
     kind = type(error).__name__
     if isinstance(error, BudgetError):
-        _fail(kind, str(error), error.exit_code, asked=error.asked, spent=error.spent, left=error.left)
-    if isinstance(error, DunnageError):
-        _fail(kind, str(error), error.exit_code)
+        return _fail(kind, str(error), error.exit_code, asked=error.asked, spent=error.spent, left=error.left)
+    if isinstance(error, DunnageError) and not isinstance(error, InternalError):
+        return _fail(kind, str(error), error.exit_code)
     if hasattr(error, "format_message"):  # a usage error of Typer or Click
         if kind == "NoArgsIsHelpError":
             print_text(error.format_message(), err=True)
-            sys.exit(2)
-        _fail("UsageError", f"{error.format_message().rstrip('.')}. See --help.", 2)
+            return 2
+        return _fail("UsageError", f"{error.format_message().rstrip('.')}. See --help.", 2)
     if isinstance(error, OSError):
-        _fail(kind, f"{error.strerror or kind}. Check the files you named, and the free space on the disk.", 2)
+        return _fail(kind, f"{error.strerror or kind}. Check the files you named, and the free space on the disk.", 2)
     if isinstance(error, MemoryError):
-        _fail(kind, "out of memory. Use a machine with more memory, or publish one period at a time.", 70)
-    raise error
+        what = "out of memory. Use a machine with more memory, or publish one period at a time."
+        return _fail(kind, what, InternalError.exit_code)
+    return _fail(InternalError.__name__, _unexpected(error), InternalError.exit_code)
+
+
+def _unexpected(error: BaseException) -> str:
+    """Describe a bug by its type and its place: the words of an error that nobody expected may hold private values."""
+    if os.environ.get(_TRACEBACK):
+        print_text("".join(traceback.format_exception(error)), err=True)
+    root = Path(__file__).parents[1]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(root)]
+    what = str(error) if isinstance(error, InternalError) else type(error).__name__
+    place = "".join(f" in {Path(f.filename).relative_to(root.parent)}, line {f.lineno}" for f in own[-1:])
+    return (
+        f"unexpected: {what}{place}. This is a bug in Dunnage {dn.__version__}, not your mistake. Budget that was "
+        "spent stays spent; see dunnage budget show. Please report this message and the command to the people who "
+        f"gave you Dunnage. For a traceback, set {_TRACEBACK}=1 and run the command again; it may contain private "
+        "values, so read it before you share it."
+    )
+
+
+def _run() -> int:
+    try:
+        code = app(standalone_mode=False)
+        if code == _INTERRUPTED:  # Typer turns the interrupt into its exit code
+            raise KeyboardInterrupt
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        kept = "Budget that was spent stays spent; see dunnage budget show."
+        if sys.argv[1:2] == ["advise"]:
+            kept = "Nothing was spent. Points that are finished are kept: run the same command again to continue."
+        return _fail("Interrupted", f"interrupted. {kept}", _INTERRUPTED)
+    except (SystemExit, BrokenPipeError):  # Typer makes the one of the other
+        raise BrokenPipeError from None
+    except BaseException as error:  # a library in Rust panics with an error that is no Exception
+        return _fail_as(error)
 
 
 def main() -> None:
@@ -410,19 +457,17 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may lack a character: print a mark instead of failing
+    hook = sys.unraisablehook
+    if not os.environ.get(_TRACEBACK):  # it would print a traceback of what a library could not raise
+        sys.unraisablehook = lambda unraisable: None
     try:
-        code = app(standalone_mode=False)
-        sys.stdout.flush()
-        if code == _INTERRUPTED:  # Typer turns the interrupt into its exit code
-            raise KeyboardInterrupt
-    except BrokenPipeError:  # the reader of our output has gone: print nothing more, not even on closing
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except (KeyboardInterrupt, typer.Abort):
-        kept = "Budget that was spent stays spent; see dunnage budget show."
-        if sys.argv[1:2] == ["advise"]:
-            kept = "Nothing was spent. Points that are finished are kept: run the same command again to continue."
-        _fail("Interrupted", f"interrupted. {kept}", _INTERRUPTED)
-    except Exception as error:
-        _fail_as(error)
-    sys.exit(code if isinstance(code, int) else 0)
+        code = _run()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:  # the reader of our output has gone, or the disk that it goes to is full
+        code = _OUTPUT_CLOSED if isinstance(error, BrokenPipeError) else 2
+        with contextlib.suppress(OSError, ValueError):  # print nothing more, not even on closing
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        sys.unraisablehook = hook
+    sys.exit(code)

@@ -70,6 +70,8 @@ def audit(
     check_new_folder(out, marker=AUDIT_FILE, force=force)
     with progress() as tell:
         tell("reading")
+        for folder in (release, *(also or [])):
+            shared.received(folder)
         # A plan for packages cannot be applied without the key; by default it lies beside the release.
         if key is None and plan is not None and not external and not is_fleet_plan(plan):
             key = key_path(release)

@@ -15,7 +15,7 @@ import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, print_text, progress
 from dunnage.errors import OutputError, ParameterError
-from dunnage.exact import share
+from dunnage.exact import nearest_float, share
 
 if TYPE_CHECKING:
     from dunnage.devices.task import FileColumns, Task
@@ -278,7 +278,7 @@ def estimate(
         release = dn.estimate(
             collected.tallies,
             agreed,
-            confidence=float(share(confidence, what="confidence")),
+            confidence=nearest_float(share(confidence, what="confidence")),
             combine=combine,
             allow_noise=allow_noise,
             left_out=collected.left_out,

@@ -13,6 +13,7 @@ import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, progress
 from dunnage.errors import ParameterError
+from dunnage.exact import whole
 
 if TYPE_CHECKING:
     from dunnage.planning.models import Model
@@ -105,11 +106,10 @@ def pack(
 
     chosen = _model(model, statistic, risk, prior, budget, as_published)
     check_new_folder(out, marker=PLAN_FILE, force=force)
-    limits = shared.house_of(house, release.parent)
+    limits = shared.house_of(house, release.parent, exception)
     with progress() as tell:
         tell("reading the release")
-        received = dn.Release.read(release)
-        received.check_rows("pack")
+        received = shared.received(release, "pack")
         kinds = dn.read_trucks(trucks, received.quantities) if trucks is not None else None
         tell("packing")
         plan = dn.pack(
@@ -170,7 +170,7 @@ def size(
             raise ParameterError("--out and --export need different folders. Change one of them.")
     with progress() as tell:
         tell("reading release and city")
-        received = dn.Release.read(release)
+        received = shared.received(release)
         if received.kind != COUNTS:  # fail before the city is read
             raise ParameterError(f"size needs a release of counts of trips. Got a release of {received.kind}.")
         plan = dn.size(
@@ -198,14 +198,13 @@ def size(
 
 def _dates(given: list[str]) -> int | dict[str, int] | None:
     """Read the number of dates: one for all days, or LABEL=NUMBER for each label."""
-    parts = [part.strip() for text in given for part in text.split(",")]
+    parts = [part.strip(" \t") for text in given for part in text.split(",")]
     numbers = dict(part.rpartition("=")[::2] for part in parts)
-    whole = all(number.strip().isdecimal() for number in numbers.values())
-    if not whole or len(numbers) < len(parts) or ("" in numbers and len(numbers) > 1):
+    counts = {label.strip(): n for label, text in numbers.items() if (n := whole(text)) is not None}
+    if len(counts) < len(parts) or ("" in counts and len(counts) > 1):
         raise ParameterError(
             f"--dates takes one number, such as 5, or LABEL=NUMBER for each label. Got {', '.join(given)}."
         )
-    counts = {label.strip(): int(number) for label, number in numbers.items()}
     return counts.get("", counts) if counts else None
 
 
@@ -253,9 +252,7 @@ def apply(
     check_new_folder(out, marker=SETTLEMENT_FILE, force=force)
     with progress() as tell:
         tell("reading")
-        published = dn.Release.read(release)
-        if not for_fleet:
-            published.check_rows("apply")
+        published = shared.received(release, "" if for_fleet else "apply")
         rows = dn.load(data, policy, period=period or published.certificate.period)
         if city is not None:
             from dunnage.showing.fleets import settlement_page

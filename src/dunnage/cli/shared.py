@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from dunnage.errors import CheckFailed, ReleaseError
+
 if TYPE_CHECKING:
     from dunnage.model.house import Clearance, House
+    from dunnage.release import Release
 
 OptPath = Path | None
 OptText = str | None
@@ -52,11 +55,30 @@ def print_result(result: Mapping[str, object], text: str, as_json: bool) -> None
     print_text(json.dumps(result, indent=2) if as_json else text)
 
 
-def house_of(house: Path | None, near: Path) -> House | None:
-    """Read the house file that was given, or the one nearest to a folder."""
+def received(folder: Path, verb: str = "") -> Release:
+    """Read a release to plan on. One whose parts contradict each other is refused here, not deep inside a planner."""
+    from dunnage.release import Release
+    from dunnage.verification import check_release
+
+    release = Release.read(folder)
+    if verb:
+        release.check_rows(verb)
+    try:
+        check_release(release)
+    except CheckFailed as failure:
+        what = str(failure).rstrip(".")
+        raise ReleaseError(f"{folder} is not a usable release: {what}. Run dunnage verify on it.") from None
+    return release
+
+
+def house_of(house: Path | None, near: Path, exception: str | None = None) -> House | None:
+    """Read the house file that was given, or the one nearest to a folder; refuse a bad exception before any work."""
     from dunnage.model.house import House
 
-    return House.read(house) if house is not None else House.find(near)
+    limits = House.read(house) if house is not None else House.find(near)
+    if limits is not None:
+        limits.clear((), exception)
+    return limits
 
 
 def print_cleared(result: Mapping[str, object], text: str, as_json: bool, clearance: Clearance | None) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
+from dunnage.exact import decimal
 from dunnage.folders import new_folder
 from dunnage.tables.reader import (
     MAX_LINES_NAMED,
@@ -90,7 +91,7 @@ def read_stops(path: str | PathLike[str]) -> City:
                 whole[name] = columns[name]
     degrees: dict[str, FloatArray] = {}
     for name in whole.keys() & _RANGES.keys():
-        degrees[name], limit = np.array([_number(cell) for cell in whole[name]]), _RANGES[name]
+        degrees[name], limit = np.array([decimal(cell) for cell in whole[name]]), _RANGES[name]
         for place in np.flatnonzero(~(np.abs(degrees[name]) <= limit)).tolist():
             problems.append((at[place], f"{name} must be a number of degrees from -{limit:g} to {limit:g}."))
     hubs = [_HUB_WORDS.get(cell.lower()) for cell in columns.get("hub", [])]
@@ -118,7 +119,7 @@ def read_drawn_lines(path: str | PathLike[str]) -> Lines:
     points: dict[str, list[tuple[float, float]]] = {}
     problems = []
     for line, cells in rows:
-        degrees = [_number(cell) for cell in cells[1:]]
+        degrees = [decimal(cell) for cell in cells[1:]]
         if len(degrees) != 2 or not (abs(degrees[0]) <= 90 and abs(degrees[1]) <= 180):
             problems.append((line, "a point needs the name of its line and two numbers of degrees."))
         else:
@@ -133,16 +134,9 @@ def numbered(names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     return tuple(number), np.array(codes, dtype=np.int32)
 
 
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return math.nan
-
-
 def _seconds(cell: str) -> int:
     """Read a number of seconds, rounded to a whole one; -1 if it is not a number or too large."""
-    value = _number(cell)
+    value = decimal(cell)
     return math.floor(value + 0.5) if 0 <= value <= MAX_SECONDS else -1
 
 

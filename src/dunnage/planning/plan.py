@@ -28,7 +28,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from dunnage._version import __version__
 from dunnage.arrays import IntArray
 from dunnage.errors import InputError, ParameterError, Problem
-from dunnage.exact import exact
+from dunnage.exact import exact, whole
 from dunnage.folders import new_folder
 from dunnage.model import documents
 from dunnage.model.documents import Listed, Model, Number, OrEmpty, Software
@@ -51,6 +51,7 @@ PARKING_FILE = "parking.csv"
 PARKING_HEADER = ("zone", "from", "rank", "stop")
 PACKING_HEADER = ("row", "bin")
 MAX_SHUTTLES = 1_000_000  # of a zone
+MAX_WHOLE = 999_999_999  # in a list of rows, bins and counts
 _INVALID = "contradicts itself, or another version wrote it. Make the plan again."
 
 # Contents of plan.json
@@ -476,7 +477,7 @@ class Plan(Displayed, Tabular):
         folder = Path(path)
         stated = documents.read(folder / PLAN_FILE, PlanDocument, what="a packing plan", remedy="Make the plan again.")
         _, lines = read_listing(folder / "bins.csv", ("bin", "truck"))  # bins are numbered in order from 0
-        wrong = [number for number, line in enumerate(lines, 1) if line[0].strip() != str(number - 1)]
+        wrong = [number for number, line in enumerate(lines, 1) if whole(line[0]) != number - 1]
         if wrong:
             what, remedy = "does not have the number of the next bin", "Number the bins in order from 0."
             problem = Problem(what, rows=tuple(wrong[:20]), num_rows=len(wrong), remedy=remedy)
@@ -548,17 +549,15 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
 
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:
-    lines = [[cell.strip() for cell in line[: len(header)]] for line in read_listing(path, header)[1]]
-    wrong = [
-        number for number, line in enumerate(lines, 1) if not all(cell.isdecimal() and len(cell) < 10 for cell in line)
-    ]
+    lines = [[whole(cell) for cell in line[: len(header)]] for line in read_listing(path, header)[1]]
+    wrong = [row for row, line in enumerate(lines, 1) if any(cell is None or cell > MAX_WHOLE for cell in line)]
     if wrong:
-        remedy = "Write whole numbers from 0 to 999,999,999."
+        remedy = f"Write whole numbers from 0 to {MAX_WHOLE:,}."
         raise InputError(
             str(path),
             [Problem("does not have a whole number", rows=tuple(wrong[:20]), num_rows=len(wrong), remedy=remedy)],
         )
-    return np.array([[int(cell) for cell in line] for line in lines], dtype=np.int64).reshape(-1, len(header))
+    return np.array(lines, dtype=np.int64).reshape(-1, len(header))
 
 
 def named_rows(numbers: IntArray) -> str:
@@ -772,20 +771,21 @@ def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
 
 
 def _read_fleet(path: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    lines = [[cell.strip() for cell in line] for line in read_listing(path, FLEET_HEADER)[1]]
-    zones, seen, problems = tuple(line[0] for line in lines), set[str](), []
+    lines = read_listing(path, FLEET_HEADER)[1]
+    zones, shuttles = tuple(line[0].strip() for line in lines), tuple(whole(line[1]) or 0 for line in lines)
+    seen, problems = set[str](), []
     for row, line in enumerate(lines, 1):
-        if len(line) != len(FLEET_HEADER) or not line[0]:
+        if len(line) != len(FLEET_HEADER) or not zones[row - 1]:
             problems.append(Problem("is not a zone and its shuttles", rows=(row,), remedy="Correct the line."))
-        elif not (line[1].isascii() and line[1].isdecimal() and len(line[1]) < 8 and int(line[1]) <= MAX_SHUTTLES):
+        elif whole(line[1]) is None or shuttles[row - 1] > MAX_SHUTTLES:
             remedy = f"Write a whole number up to {MAX_SHUTTLES:,}."
             problems.append(Problem("does not have a whole number of shuttles", rows=(row,), remedy=remedy))
-        if line[0] in seen:
+        if zones[row - 1] in seen:
             problems.append(Problem("repeats a zone", rows=(row,), remedy="Keep one line per zone."))
-        seen.add(line[0])
+        seen.add(zones[row - 1])
     if problems or not lines:
         raise InputError(str(path), problems[:20] or ["names no zone. Write one line zone,shuttles for each zone."])
-    return zones, tuple(int(line[1]) for line in lines)
+    return zones, shuttles
 
 
 def _clock(seconds: int) -> str:
@@ -797,13 +797,13 @@ def _read_posts(path: Path, waiting: Mapping[str, Waiting]) -> dict[str, Posts]:
     hours: dict[str, dict[str, list[str]]] = {zone: {} for zone in waiting}
     problems = []
     for row, line in enumerate(read_listing(path, PARKING_HEADER)[1], 1):
-        zone, start, rank, stop = (cell.strip() for cell in line[: len(PARKING_HEADER)])
+        zone, start, rank, stop = (cell.strip(" \t") for cell in line[: len(PARKING_HEADER)])
         if zone not in hours:
             remedy = f"Remove the line: {PLAN_FILE} has no such zone with posts."
             problems.append(Problem("names another zone", rows=(row,), remedy=remedy))
             continue
         stops = hours[zone].setdefault(start, [])
-        if rank != str(len(stops) + 1) or not stop:
+        if whole(rank) != len(stops) + 1 or not stop:
             problems.append(Problem("does not have the next rank and a stop", rows=(row,), remedy="Correct the line."))
         stops.append(stop)
     posts = {}

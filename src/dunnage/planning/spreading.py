@@ -18,7 +18,7 @@ import numpy as np
 
 from dunnage.arrays import IntArray
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, exact, shown_number
+from dunnage.exact import Exact, exact, shown, shown_number
 from dunnage.kernels.bins.certified import ChancePacker, ClassPacking
 from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, exchange_checked, over_caps, spread_items
 from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, noisy_linkage, slots_linkage
@@ -27,6 +27,7 @@ from dunnage.planning.problem import PackingProblem, Whole
 from dunnage.release import Release
 from dunnage.text import percent, percent_at_least, several
 
+MAX_EXTRA = 10_000  # trucks; each takes memory for every class
 FIRST_SHARE = 0.7  # of the time, for a plan without extra trucks
 HIGH_LINKAGE = 0.5
 ABOVE_LEAST = 1.5  # also high: this much above the lowest that classes allow, and above LOW_LINKAGE
@@ -87,8 +88,10 @@ class Purchase:
 
     @classmethod
     def of(cls, extra_trucks: int | None, max_linkage: Exact | None) -> Purchase:
-        if extra_trucks is not None and (type(extra_trucks) is not int or extra_trucks < 0):
-            raise ParameterError(f"extra_trucks must be a whole number of at least 0, such as 2. Got {extra_trucks!r}.")
+        if extra_trucks is not None and (type(extra_trucks) is not int or not 0 <= extra_trucks <= MAX_EXTRA):
+            raise ParameterError(
+                f"extra_trucks must be a whole number from 0 to {MAX_EXTRA:,}, such as 2. Got {shown(extra_trucks)}."
+            )
         wanted = None if max_linkage is None else exact(max_linkage, what="max_linkage")
         if wanted is not None and not 0 < wanted <= 1:
             raise ParameterError(

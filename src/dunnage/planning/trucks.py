@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 
-import numpy as np
-
 from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.exact import decimal, whole
 from dunnage.tables.reader import read_listing
 
 
@@ -55,16 +55,14 @@ def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tupl
     trucks = []
     for number, line in enumerate(lines, 1):
         cells = dict(zip(header, line, strict=False))
-        try:
-            count = int(cells["count"]) if cells["count"].strip() else None
-            cost = float(cells["cost"]) if cells["cost"].strip() else 1.0
-            capacity = {name: float(cells[name]) for name in packed}
-            sizes = (*capacity.values(), cost)
-            if (count is not None and count < 0) or not all(np.isfinite(size) and size > 0 for size in sizes):
-                raise ValueError
-        except (ValueError, KeyError):
+        count = whole(cells["count"])
+        cost = decimal(cells["cost"]) if cells["cost"].strip() else 1.0
+        capacity = {name: decimal(cells.get(name, "")) for name in packed}
+        if (count is None and cells["count"].strip()) or not all(
+            _is_amount(size) for size in (*capacity.values(), cost)
+        ):
             what = "does not have a whole count, and a cost and capacities above 0"
-            raise InputError(str(file), [Problem(what, rows=(number,), remedy="Correct the line.")]) from None
+            raise InputError(str(file), [Problem(what, rows=(number,), remedy="Correct the line.")])
         if not cells["truck"].strip():
             raise InputError(str(file), [Problem("has no name", rows=(number,), remedy="Name the truck.")])
         trucks.append(Truck(name=cells["truck"].strip(), capacity=capacity, count=count, cost=cost))
@@ -87,14 +85,14 @@ def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
 
 
 def _is_amount(value: object) -> bool:
-    return isinstance(value, Real) and 0 < float(value) < np.inf
+    return isinstance(value, Real) and 0 < float(value) < math.inf
 
 
 def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> dict[str, float]:
     """Read capacities such as ``500``, ``500kg`` or ``volume=9 m3``, by quantity."""
     capacities: dict[str, float] = {}
     # Capacities with a name first.
-    for text in sorted((str(text).strip() for text in texts), key=lambda text: "=" not in text):
+    for text in sorted((str(text).strip(" \t") for text in texts), key=lambda text: "=" not in text):
         number, unit = _split(text)
         name = text.rpartition("=")[0].strip()
         if not name:
@@ -111,13 +109,13 @@ def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> 
             )
         if name in capacities:
             raise ParameterError(f"{name} has two capacities. Remove {text!r} or the other.")
-        if not number or not float(number) > 0:
+        if not decimal(number) > 0:
             raise ParameterError(f"capacity must be a positive number, such as 500{units[name]}. Got {text!r}.")
         if unit and unit != units[name]:
             released = units[name] or "no unit"
             remedy = f"Write it in {units[name]}" if units[name] else "Give a plain number, such as 500"
             raise ParameterError(f"{name} is released in {released}. Got capacity {text!r}. {remedy}.")
-        capacities[name] = float(number)
+        capacities[name] = decimal(number)
     return {name: capacities[name] for name in units if name in capacities}
 
 
@@ -126,15 +124,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    amount = text.rpartition("=")[2].strip()
+    amount = text.rpartition("=")[2].strip(" \t")
     digits = len(amount)
-    while digits and not _is_number(amount[:digits]):
+    while digits and not (math.isfinite(decimal(amount[:digits])) and amount[digits - 1] not in " \t"):
         digits -= 1
-    return amount[:digits], amount[digits:].strip()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text))) and text == text.strip()
-    except ValueError:
-        return False
+    return amount[:digits], amount[digits:].strip(" \t")

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import OutputError
 
+MAX_ROWS = 50_000_000  # of generated data: all are in memory
 _WINDOWS_DIFFER = 0.5
 _RANK_OFFSET, _RANK_POWER = 2.0, 1.88  # the share of a cell in the trips of a window falls with its rank
 _WALKED_KM, _FAR_KM = 1.5, 6.0

@@ -15,10 +15,12 @@ import pyarrow.csv as pacsv
 
 from dunnage.arrays import FloatArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import starter_policy, targets
+from dunnage.exact import shown
+from dunnage.samples.common import MAX_ROWS, starter_policy, targets
 
 LAWS = ("uniform", "normal", "unequal")
-_SETTING = re.compile(r"^(?P<size>[1-9]\d*)-(?P<items>[LS])(-(?P<law>U|N|Un))?$")
+MAX_DESTINATIONS = 100_000
+_SETTING = re.compile(r"^(?P<size>[1-9][0-9]{0,9})-(?P<items>[LS])(-(?P<law>U|N|Un))?$")
 _CITIES = ("Antwerp", "Bremen", "Calais", "Dover", "Esbjerg", "Felixstowe", "Gdansk", "Hamburg", "Imatra", "Jakobstad")
 
 
@@ -39,10 +41,11 @@ class PackageSetting:
     decimals: int = 0
 
     def __post_init__(self) -> None:
-        if self.size < 1 or self.destinations < 0 or not 0 <= self.decimals <= 6:
+        ends = (self.size, MAX_ROWS), (self.destinations + 1, MAX_DESTINATIONS + 1), (self.decimals + 1, 7)
+        if not all(1 <= number <= largest for number, largest in ends):
             raise ParameterError(
-                "size must be at least 1, destinations at least 0 and decimals from 0 to 6. "
-                f"Got {self.size}, {self.destinations}, {self.decimals}."
+                f"size must be from 1 to {MAX_ROWS:,}, destinations from 0 to {MAX_DESTINATIONS:,} and decimals from 0 "
+                f"to 6. Got {shown(self.size)}, {shown(self.destinations)}, {shown(self.decimals)}."
             )
         if self.law not in LAWS:
             raise ParameterError(f"law must be one of {', '.join(LAWS)}. Got {self.law!r}.")

@@ -19,7 +19,8 @@ import pyarrow.csv as pacsv
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import card_names, choose, starter_policy, targets, texts
+from dunnage.exact import shown
+from dunnage.samples.common import MAX_ROWS, card_names, choose, starter_policy, targets, texts
 
 PASSENGER_TYPES = ("Adult", "Child/Student", "Senior Citizen")
 PASSENGER_PARENTS = {
@@ -50,8 +51,8 @@ class RideSetting:
     lines: int = 8  # one ring, and others that cross it and each other
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ParameterError(f"size must be at least 1. Got {self.size}.")
+        if not 1 <= self.size <= MAX_ROWS:
+            raise ParameterError(f"size must be from 1 to {MAX_ROWS:,}. Got {shown(self.size)}.")
         if not 3 <= self.lines <= 12 or not 10 * self.lines <= self.stations <= 2_000:
             raise ParameterError(
                 "a network must have 3 to 12 lines, at least 10 stations per line, and at most 2000 stations. "

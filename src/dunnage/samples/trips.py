@@ -24,11 +24,19 @@ import pyarrow.csv as pacsv
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.model.city import City
-from dunnage.samples.common import busiest, card_names, deterrence, second_text, starter_policy, targets, texts
+from dunnage.samples.common import (
+    MAX_ROWS,
+    busiest,
+    card_names,
+    deterrence,
+    second_text,
+    starter_policy,
+    targets,
+    texts,
+)
 from dunnage.samples.town import Town, lay_town, trip_modes, trip_stops
 
 WHOLE_DAY = ("00:00", "24:00")
-MAX_TRIPS = 50_000_000  # maximum number of generated trips: all are in memory
 
 # Trips that begin in each half-hour of a day. On the weekday the total is 37,714, and 4,878 from 8 to 10 am.
 # fmt: off
@@ -71,8 +79,8 @@ class TripSetting:
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
             raise ParameterError(f"size must be at least 1. Got {self.size}.")
-        if self.size is not None and self.size > MAX_TRIPS:
-            raise ParameterError(f"size must be at most {MAX_TRIPS:,}. Got {self.size:,}.")
+        if self.size is not None and self.size > MAX_ROWS:
+            raise ParameterError(f"size must be at most {MAX_ROWS:,}. Got {self.size:,}.")
         half_hours = self.half_hours
         if half_hours.start >= half_hours.stop:
             raise ParameterError(f"the window must end after it starts. Got {self.window[0]} to {self.window[1]}.")

@@ -506,6 +506,8 @@ def _shown(path: Path, devices: int, precision: Precision) -> Shown:
     if path.is_dir():
         return _shown_folder(path, precision)
     if not path.exists():
+        if note := _proof_note(path):
+            return {"kind": "proof note", "text": note}, note
         raise ParameterError(f"{path} does not exist. Name {_kinds()}.")
     if not path.is_file():  # reading a pipe could wait for ever
         raise ParameterError(f"{path} is neither a file nor a folder. Name {_kinds()}.")
@@ -531,6 +533,15 @@ def _shown(path: Path, devices: int, precision: Precision) -> Shown:
     if path.suffix in _OPENED_WITH:
         raise ParameterError(f"{path} is {_OPENED_WITH[path.suffix]}, or show its folder.")
     raise ParameterError(f"{path} is not a file that dunnage show knows. Name {_kinds()}.")
+
+
+def _proof_note(path: Path) -> str:
+    """Return the note that a certificate names, such as docs/proofs/partition.md#guarantee; empty if it is none."""
+    name, package = path.name.partition("#")[0], Path(__file__).parents[1]
+    for folder in (package / "proofs", package.parents[1] / "docs" / "proofs"):  # of a wheel, and of the source
+        if path.parent == Path("docs/proofs") and (folder / name).is_file():
+            return (folder / name).read_text(encoding="utf-8")
+    return ""
 
 
 def _kinds() -> str:
@@ -691,7 +702,7 @@ def _columns(path: Path, kinds: Mapping[str, str], how: str = "") -> Shown:
 
 def _shown_parquet(path: Path) -> Shown:
     try:
-        schema = pq.read_schema(path)
+        schema = pq.read_schema(path.absolute())
     except (pa.ArrowException, OSError, ValueError, RecursionError):
         raise InputError(str(path), ["is not a readable Parquet file. It is damaged or cut off: use a copy."]) from None
     if b"dunnage.key" in (schema.metadata or {}):

@@ -30,6 +30,7 @@ import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InputError, OutputError, ParameterError, Problem, Refusal
+from dunnage.exact import decimal
 from dunnage.folders import check_new_folder, new_file
 from dunnage.model.city import EARTH_KM, MAX_SECONDS, MAX_STOPS_WITH_PAIRS, Buses, City, Lines, haversine, numbered
 from dunnage.model.routes import find_routes
@@ -63,10 +64,7 @@ def _is_whole(cell: str) -> bool:
 
 
 def _is_degrees(cell: str, limit: float) -> bool:
-    try:
-        return not cell or abs(float(cell)) <= limit
-    except ValueError:
-        return False
+    return not cell or abs(decimal(cell)) <= limit
 
 
 def seconds_of(cell: str) -> int | None:
@@ -478,7 +476,7 @@ def _read_stops(feed: _Feed) -> _Stops:
             zones_of[tops[stop]][zone] += 1
     degrees = []
     for cells in places:
-        values = np.array([float(cell) if cell else np.nan for cell in cells])
+        values = np.array([decimal(cell) for cell in cells])
         parts: dict[str, list[float]] = defaultdict(list)
         for stop, value in zip(ids, values.tolist(), strict=True):
             if not np.isnan(value):

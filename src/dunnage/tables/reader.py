@@ -519,7 +519,7 @@ class TableStream:
         elif self.is_parquet:
             self.num_rows = 0
             for part in parquet_files(path):
-                with pq.ParquetFile(part) as file:
+                with pq.ParquetFile(part.absolute()) as file:
                     self.num_rows += int(file.metadata.num_rows)
                     self.schema = self.schema or file.schema_arrow
         if self.schema is not None:
