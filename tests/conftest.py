@@ -74,6 +74,33 @@ def _limits_count_work() -> Iterator[None]:
         yield
 
 
+REPAIRS = {"settle.repair.MAX_REPAIRS": 10, "settle.repair.MAX_IDLE_STARTS": 4, "settle.repair.STAGE_SECONDS": 60.0}
+"""Few repairs, by their number and not by the clock: what is found is the same on any machine."""
+LOWERING = {
+    "kernels.bins.fills.MAX_ROUNDS": 300,
+    "planning.spreading.SLOT_STEPS": 600,
+    "planning.spreading.SLOT_IDLE": 60,
+    "planning.spreading.NOISY_STEPS": 50,
+    "planning.spreading.NOISY_IDLE": 12,
+    "planning.spreading.CHECKED_STEPS": 4000,
+    "planning.spreading.CHECKED_IDLE": 500,
+}
+"""A fifth or a tenth of the steps that searches for lower linkage take."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_searches(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Search less, but where the result is recorded; for low linkage also where that is tested, and in long runs."""
+    path, effort = request.path, {}
+    if path.parent.name != "scenarios":
+        full = _long(request.config) or path.name.startswith(("test_spread", "test_fills"))
+        effort = REPAIRS if full else REPAIRS | LOWERING
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in effort.items():
+            patch.setattr(f"dunnage.{name}", value)
+        yield
+
+
 @pytest.fixture(scope="session")
 def thorough(request: pytest.FixtureRequest) -> bool:
     """Whether this is a long run, which tries all cases of what others try a part of."""
