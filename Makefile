@@ -6,6 +6,8 @@ CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# Modules stay compiled, whatever the environment says: each process that starts would compile all it imports.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-all tests check bench docs floors build reproduce clean
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Modules stay compiled, whatever the environment says: each process that tests start would compile all it imports.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 FIRST = (
     # These compile what others then find compiled.
@@ -66,6 +71,33 @@ def _limits_count_work() -> Iterator[None]:
     wall, started = time.monotonic, time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: started + time.process_time() + (wall() - started) / 200)
+        yield
+
+
+REPAIRS = {"settle.repair.MAX_REPAIRS": 10, "settle.repair.MAX_IDLE_STARTS": 4, "settle.repair.STAGE_SECONDS": 60.0}
+"""Few repairs, by their number and not by the clock: what is found is the same on any machine."""
+LOWERING = {
+    "kernels.bins.fills.MAX_ROUNDS": 300,
+    "planning.spreading.SLOT_STEPS": 600,
+    "planning.spreading.SLOT_IDLE": 60,
+    "planning.spreading.NOISY_STEPS": 50,
+    "planning.spreading.NOISY_IDLE": 12,
+    "planning.spreading.CHECKED_STEPS": 4000,
+    "planning.spreading.CHECKED_IDLE": 500,
+}
+"""A fifth or a tenth of the steps that searches for lower linkage take."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_searches(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Search less, but where the result is recorded; for low linkage also where that is tested, and in long runs."""
+    path, effort = request.path, {}
+    if path.parent.name != "scenarios":
+        full = _long(request.config) or path.name.startswith(("test_spread", "test_fills"))
+        effort = REPAIRS if full else REPAIRS | LOWERING
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in effort.items():
+            patch.setattr(f"dunnage.{name}", value)
         yield
 
 

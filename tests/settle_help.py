@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from tests.builders import QUASI, a_policy
 from tests.certificates_help import certificate_of
 
@@ -23,19 +22,12 @@ from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.trucks import Truck
 from dunnage.samples import draw_weights, package_setting
-from dunnage.settle import Settlement, apply, matched_records, repair
+from dunnage.settle import Settlement, apply, matched_records
 
 FOUR = (10, 20, 60, 80)
 """Classes {10, 20} and {60, 80} at k = 2."""
 WEIGHT = {"role": QUASI, "kind": "numeric", "domain": [0, 1000], "unit": "kg", "doubling": 250}
 VOLUME = {"role": QUASI, "kind": "numeric", "domain": [0, 100], "unit": "m3", "doubling": 25}
-
-
-@pytest.fixture(autouse=True)
-def few_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for few repairs, by their number and not by the clock: what is found is the same on any machine."""
-    for name, value in {"MAX_REPAIRS": 10, "MAX_IDLE_STARTS": 4, "STAGE_SECONDS": 60.0}.items():
-        monkeypatch.setattr(repair, name, value)
 
 
 def truck(*rooms: float, name: str = "truck", **more: Any) -> Truck:

@@ -6,6 +6,7 @@ renamed, linked, synced ...; for each n) or after a random time. What is left is
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import random
@@ -33,17 +34,16 @@ PUBLISH = ["publish", "parcels.csv", "--policy", "parcels.toml", "-o", RELEASE, 
 KILLED = -signal.SIGKILL
 
 FORKING = f"""
-import os, random, shutil, signal, sys, time
-import fcntl, pyarrow.csv, pyarrow.parquet
-import dunnage.cli, dunnage.tables.dataset, dunnage.publishing
+import contextlib, io, os, random, shutil, signal, sys, tempfile, time
+import dunnage.cli, fcntl, pyarrow.csv, pyarrow.parquet
+from dunnage.samples import PackageSetting, generate_packages
 from pathlib import Path
 
 PUBLISH = {PUBLISH!r}
-try:  # a first run loads what is loaded late, once for all children
-    dunnage.cli.app([*PUBLISH[:1], "nothing.csv", "--policy", "nothing.toml", "--dry-run"], standalone_mode=False)
-except dunnage.errors.PolicyError:
-    pass
-pyarrow.array(["a"])  # likewise: pyarrow looks for pandas, and loads it, at the first list that it is given
+# A first run loads what is loaded late, once for all children.
+with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
+    generate_packages(PackageSetting(size=60, destinations=2, decimals=1), Path("parcels.csv"), seed=1)
+    dunnage.cli.app(PUBLISH, standalone_mode=False)
 
 STEPS = {{"os.rename", "os.link", "os.mkdir", "os.rmdir", "os.remove"}}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -116,17 +116,37 @@ def again(*places):
         options = ["--again"] + (["--force"] if (Path(place) / "{RELEASE}").exists() else [])
         print(place, end(start(place, options)), flush=True)
 
-{{"at_each_step": at_each_step, "at_random": at_random, "again": again}}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+commands = {{"at_each_step": at_each_step, "at_random": at_random, "again": again}}
+for line in sys.stdin:
+    name, place, *arguments = line.split()
+    commands[name](Path(place), *arguments)
+    print("done", flush=True)
 """
 
 
+@functools.cache
+def forking() -> subprocess.Popen[str]:
+    """The process that forks."""
+    return subprocess.Popen([sys.executable, "-c", FORKING], stdin=-1, stdout=-1, text=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forking_ends() -> Iterator[None]:
+    yield
+    with forking():  # closes its input, and waits
+        forking.cache_clear()
+
+
 def forked(*arguments: object) -> list[tuple[Path, int]]:
-    """Run the forking process and give each place with the exit code of the run there."""
-    words = [str(argument) for argument in arguments]
-    done = subprocess.run([sys.executable, "-c", FORKING, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = [line.rsplit(" ", 1) for line in done.stdout.splitlines()]
-    return [(Path(place), int(code)) for place, code in lines]
+    """Let the forking process do something, and give each place with the exit code of the run there."""
+    process = forking()
+    print(*arguments, file=process.stdin, flush=True)
+    results = []
+    while (line := process.stdout.readline()) != "done\n":
+        assert line, "the forking process failed"
+        place, code = line.rsplit(" ", 1)
+        results.append((Path(place), int(code)))
+    return results
 
 
 @pytest.fixture

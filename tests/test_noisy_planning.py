@@ -561,9 +561,3 @@ def test_the_command_chooses_the_model_by_risk_and_prior(folder: Path, tmp_path:
     for options in ("--model sealed", "--spread 2"):
         run(*base, *options.split(), "-o", tmp_path / "plan").refused("noisy")
     assert not (tmp_path / "plan").exists()
-
-
-@pytest.fixture(autouse=True)
-def _short_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exchange rows for a tenth of a second: test_spreading covers what exchanges reach."""
-    monkeypatch.setattr("dunnage.planning.spreading.CHECKED_SECONDS", 0.1)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.settle_help import FOUR, WEIGHT, Published, few_repairs, truck  # noqa: F401
+from tests.settle_help import FOUR, WEIGHT, Published, truck
 
 import dunnage as dn
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError, UserError

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import WEIGHT
-from tests.settle_help import Published, few_repairs  # noqa: F401
+from tests.settle_help import Published
 
 import dunnage as dn
 from dunnage.errors import InputError, ReleaseError, UserError

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 from tests.oracles import bins as oracle
-from tests.settle_help import FOUR, Published, few_repairs  # noqa: F401
+from tests.settle_help import FOUR, Published
 
 from dunnage.auditing.plans import plan_utility
 from dunnage.errors import InputError

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.settle_help import Published, few_repairs, truck  # noqa: F401
+from tests.settle_help import Published, truck
 
 from dunnage.errors import InputError, ParameterError
 from dunnage.noise.source import Noise

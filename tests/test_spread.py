@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.settle_help import Published, few_repairs, published, setting_weights  # noqa: F401
+from tests.settle_help import Published, published, setting_weights
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError

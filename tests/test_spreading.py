@@ -13,7 +13,7 @@ import pytest
 from tests.commands import run
 from tests.noisy_help import numeric
 from tests.oracles.exchanges import mean_linkage, random_exchanges
-from tests.settle_help import FOUR, Published, few_repairs, published, setting_weights  # noqa: F401
+from tests.settle_help import FOUR, Published, published, setting_weights
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError

@@ -45,12 +45,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(autouse=True)
-def _short_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exchange rows for a tenth of a second: test_spreading covers what exchanges reach."""
-    monkeypatch.setattr("dunnage.planning.spreading.CHECKED_SECONDS", 0.1)
-
-
 @pytest.fixture(scope="module")
 def beside(paper):
     """What stands beside the figures."""

@@ -501,8 +501,9 @@ def _over_some(rows: NoisyRows, truck: IntArray, mixed: BoolArray) -> _Guesses:
     return _Guesses(total, min(float(best.max()), 1.0), num, error)
 
 
-def _quantile(law: Law, seen: IntArray, share: FloatArray) -> IntArray:
+def _quantile(law: Law, seen_of_share: IntArray, share: FloatArray) -> IntArray:
     """Return quantiles of the posterior under a uniform prior, on all points or on nodes that are denser nearby."""
+    seen, which = np.unique(seen_of_share, return_inverse=True)  # few values may stand for many points
     if law.last < 2 * _NODES:
         nodes = np.broadcast_to(np.arange(law.last + 1), (len(seen), law.last + 1))
     else:
@@ -517,5 +518,8 @@ def _quantile(law: Law, seen: IntArray, share: FloatArray) -> IntArray:
     width = np.diff(np.concatenate([ends[0], borders, ends[1]], axis=1), axis=1)
     logs = law.log_likelihood(seen[:, None], nodes)
     mass = np.cumsum(width * np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
-    place = (mass < (share * mass[:, -1])[:, None]).sum(axis=1).clip(max=nodes.shape[1] - 1)
-    return np.asarray(np.take_along_axis(nodes, place[:, None], axis=1)[:, 0], dtype=np.int64)
+    place = np.empty(len(share), dtype=np.int64)
+    for number, sums in enumerate(mass):
+        own = which == number
+        place[own] = np.searchsorted(sums, share[own] * sums[-1])
+    return np.asarray(nodes[which, place.clip(max=nodes.shape[1] - 1)], dtype=np.int64)
