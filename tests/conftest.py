@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -10,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 # Modules stay compiled, whatever the environment says: each process that tests start would compile all it imports.
@@ -71,6 +73,14 @@ def _limits_count_work() -> Iterator[None]:
     wall, started = time.monotonic, time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: started + time.process_time() + (wall() - started) / 200)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_built_once() -> Iterator[None]:
+    """Keep what typer makes of our functions, for each program: it takes longer than most commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
         yield
 
 

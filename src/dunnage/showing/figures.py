@@ -16,10 +16,10 @@ import html
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from dunnage.model.certificate import OddsRow
 from dunnage.model.city import EARTH_KM, City
 from dunnage.planning.exports import convex_hull
 from dunnage.text import NO_BREAK, large_percent, number_text, percent, several, share_text
+
+if TYPE_CHECKING:
+    import jinja2
 
 SLACK = 1e-9  # sums of floats; far below any scale's resolution
 FAINTEST = 0.06
@@ -180,8 +183,9 @@ def odds_words(rows: Iterable[OddsRow], write: Callable[[float], str]) -> list[t
     return words
 
 
-def render(template: str, content: Mapping[str, object], *, script: str | None = None) -> str:
-    """Fill in a template; text that is not already markup is escaped."""
+@cache
+def _environment() -> jinja2.Environment:
+    """Make what compiles templates, once: it keeps those that are compiled."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -199,13 +203,18 @@ def render(template: str, content: Mapping[str, object], *, script: str | None =
         "unbroken_percent": unbroken_percent,
     }
     environment.globals["patterns"] = PATTERNS
+    return environment
+
+
+def render(template: str, content: Mapping[str, object], *, script: str | None = None) -> str:
+    """Fill in a template; text that is not already markup is escaped."""
     inside = {"version": __version__, "script_hash": ""}
     for name, file in (("style", "page.css"), ("script", script)):
         if file is not None:
             text = resources.files("dunnage.showing").joinpath("templates", file).read_text("utf-8")
             inside[name] = Svg(text)
             inside[f"{name}_hash"] = Svg(base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
-    return environment.get_template(template).render(**inside, **content)
+    return _environment().get_template(template).render(**inside, **content)
 
 
 # Axes and marks
