@@ -18,6 +18,8 @@ import datetime
 import gzip
 import io
 import string
+import sys
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +36,7 @@ from dunnage.text import several
 
 if TYPE_CHECKING:  # imported when a table is read: policies do not need it
     import pyarrow as pa
+    import pyarrow.csv as pacsv
 
 CSV_ENDINGS = (".csv", ".csv.gz")
 TAB_ENDINGS = (".tsv", ".tsv.gz")
@@ -46,6 +49,7 @@ MAX_LINES_NAMED = 20
 MAX_TITLE_LINES = 50  # The header of a sheet must be within these lines
 BATCH_ROWS = 1 << 20
 _BLOCK_BYTES = 1 << 24  # of a row in a CSV file
+_RELEASE_SECONDS = 1.0  # longest wait for Arrow's threads after an error in a row
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 _GUESSED_DELIMITERS = ",;\t|"
 _SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"PK\x03\x04": "a zip archive or workbook"}
@@ -464,8 +468,6 @@ class TableStream:
 
     def batches(self, columns: list[str], labels: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns; ``labels`` of a Parquet file come as codes."""
-        import pyarrow as pa
-        import pyarrow.csv as pacsv
         import pyarrow.parquet as pq
 
         if self._table is not None:
@@ -481,22 +483,35 @@ class TableStream:
                 self.bad_rows.append(-1 if row.number is None else int(row.number) - 1)
                 return "skip"
 
-            with (
-                pa.input_stream(str(self.path), compression="detect") as stream,
-                pacsv.open_csv(
-                    stream,
-                    read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-                    parse_options=pacsv.ParseOptions(
-                        delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=note
-                    ),
-                    convert_options=pacsv.ConvertOptions(
-                        include_columns=columns,
-                        column_types=dict.fromkeys(columns, pa.string()),
-                        strings_can_be_null=False,
-                    ),
-                ) as source,
-            ):
-                yield from source
+            own = sys.getrefcount(note)
+            try:
+                yield from self._csv_batches(columns, note)
+            finally:
+                # A thread of Arrow that still holds the function when Python ends would abort the program.
+                end = time.monotonic() + _RELEASE_SECONDS
+                while sys.getrefcount(note) > own and time.monotonic() < end:
+                    time.sleep(0.001)
+
+    def _csv_batches(self, columns: list[str], note: Callable[[pacsv.InvalidRow], str]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.csv as pacsv
+
+        with (
+            pa.input_stream(str(self.path), compression="detect") as stream,
+            pacsv.open_csv(
+                stream,
+                read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=note
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    include_columns=columns,
+                    column_types=dict.fromkeys(columns, pa.string()),
+                    strings_can_be_null=False,
+                ),
+            ) as source,
+        ):
+            yield from source
 
 
 # --- Public lists
