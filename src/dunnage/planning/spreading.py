@@ -18,7 +18,7 @@ import numpy as np
 
 from dunnage.arrays import IntArray
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, exact, shown_number
+from dunnage.exact import Exact, share, shown_number
 from dunnage.kernels.bins.certified import ChancePacker, ClassPacking
 from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, exchange_checked, over_caps, spread_items
 from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, noisy_linkage, slots_linkage
@@ -89,7 +89,7 @@ class Purchase:
     def of(cls, extra_trucks: int | None, max_linkage: Exact | None) -> Purchase:
         if extra_trucks is not None and (type(extra_trucks) is not int or extra_trucks < 0):
             raise ParameterError(f"extra_trucks must be a whole number of at least 0, such as 2. Got {extra_trucks!r}.")
-        wanted = None if max_linkage is None else exact(max_linkage, what="max_linkage")
+        wanted = None if max_linkage is None else share(max_linkage, what="max_linkage")
         if wanted is not None and not 0 < wanted <= 1:
             raise ParameterError(
                 f"max_linkage must be more than 0 and at most 1, such as 0.25. Got {shown_number(wanted)}."
