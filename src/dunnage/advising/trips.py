@@ -48,7 +48,7 @@ from dunnage.publishing import promise as promise_of
 from dunnage.release import Release
 from dunnage.samples.shape import SlotTrips, like, trip_rows, window_shares
 from dunnage.settle.fleets import served_task
-from dunnage.tables.dataset import Dataset, load
+from dunnage.tables.dataset import Dataset, bound_preview, load
 from dunnage.tables.gtfs import load_city
 from dunnage.text import large_percent
 
@@ -176,6 +176,7 @@ def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int 
         place=place,
         size=size,
         says=tuple(line for line in (number, part.says) if line),
+        private_says=() if (line := bound_preview(data)) is None else (words("bounds", line=line),),
     )
 
 
@@ -380,6 +381,7 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
         place=trips.place,
         size=trips.size,
         says=(*trips.says, *([words("one day", day=day)] if day else [])),
+        private_says=trips.private_says,
         ground=ground,
         service=service,
         day=day,
