@@ -34,7 +34,7 @@ from tests.commands import fine, run
 import dunnage as dn
 from dunnage.advising import advice, rows, sweep
 from dunnage.advising.advice import DISTORTION, NUMBER_ERROR, TRUCKS, choose, limit_of, share_of
-from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
+from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point, with_ends
 from dunnage.advising.rows import RowSubject
 from dunnage.advising.sweep import AdviceRequest, BasePolicy, Cache, Candidate, Draw, Goal, Reference, Subject
 from dunnage.cli import shared
@@ -780,6 +780,11 @@ def test_a_policy_that_misses_its_limit_or_is_no_better_than_nothing_gets_no_com
 def test_an_interval_that_says_nothing_is_called_so_and_not_recommended():
     assert _measure(0.5, 0.5).vague
     assert not _measure(3.0, 0.5).vague
+    for ends, says in {
+        (0, 0.24): "(0 % to 24 %, which only says that it is not more)",
+        (0, 0.1): "(0 % to 10 %)",
+    }.items():
+        assert with_ends(Measure(value=0.07, lower=ends[0], upper=ends[1])).endswith(says)
     vague, known = _point("vague", 0.0, Measure(value=0.3, lower=0, upper=1)), _point("known", 0.02, 0.5)
     assert choose([vague, known], limit_of("5%", None)).point.name == "known"
     assert choose([vague], limit_of("5%", None)).point.name == "vague"

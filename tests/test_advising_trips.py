@@ -126,6 +126,19 @@ def test_generated_trips_count_riders_labels_and_rows_that_stand_for_trips(tmp_p
     assert counted.universe.days == ("work", "rest")
 
 
+def test_owners_of_riders_see_what_each_bound_drops(tmp_path):
+    text = ONE_DAY.replace('"trip"', '"rider"') + '[contribution]\nperson = "card"\nmax = 2\nper = "period"\n'
+    _base(tmp_path, text)
+    rows = "".join(f"c{number // 4},A,{'BC'[number % 2]},08:{number % 60:02d}\n" for number in range(400))
+    (tmp_path / "trips.csv").write_text("card,from,to,at\n" + rows)
+    asked = {"policy": tmp_path / "small.toml", "goal": "error", "quick": True, "draws": 2, "size": 40_000}
+    found = dn.advise(tmp_path / "trips.csv", max_cost="1000%", **asked)
+    preview = "[contribution] max would drop, 1: 75 %; 2 (yours): 50 %; 3: 25 %; 5: 0 %"
+    assert preview in found.summary()
+    assert found.recommended is not None
+    assert "would drop" not in found.policy  # it may be shared; what is dropped is private
+
+
 def test_near_stops_are_ridden_between_less(tmp_path):
     universe = _policy(tmp_path).schema.universe()
     found = deterred(universe, np.arange(6), dn.City.read(tmp_path / "stops.csv"))

@@ -162,6 +162,15 @@ def test_what_a_name_usually_means():
 def test_units_are_read_from_names_or_suggested():
     units = tables(dict.fromkeys(("Weight (kg)", "volume_m3", "size"), "numeric")).values()
     assert [table.get("unit") for table in units] == ["kg", "m3", None]
+    read = {
+        "Speed [km/h]": "km/h",
+        "mph": "mph",
+        "degF": "°F",
+        "Temp (°C)": "°C",
+        "v (m/s)": "m/s",
+        "odometer_km": "km",
+    }
+    assert {name: table.get("unit") for name, table in tables(dict.fromkeys(read, "numeric")).items()} == read
     likely = {"weight_g": "g", "distance_m": "m", "Volumen (l)": "l", "temp_c": "°C", "g_force": "kg", "l": "l"}
     for name, unit in likely.items():
         assert f'# unit = "{unit}"' in draft_policy("x", {name: "numeric"})

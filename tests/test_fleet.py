@@ -19,6 +19,7 @@ from tests.oracles.operations import check_operation
 
 import dunnage as dn
 from dunnage.errors import InputError, NoPlanError, ParameterError, Refusal
+from dunnage.kernels.deadline import Deadline
 from dunnage.model.city import City
 from dunnage.model.domains import Windows
 from dunnage.model.routes import Routes
@@ -77,6 +78,23 @@ def test_fleets_meet_the_target_and_one_shuttle_fewer_anywhere_breaks_it(seed):
     bounds = [task.bound(zone) for zone in range(2)]
     assert all(bound <= number for bound, number in zip(bounds, sized.fleet, strict=True))
     assert sum(bounds) <= min(able)
+
+
+def test_a_search_ends_at_its_time_limit_with_a_fleet_that_meets_the_target(published):
+    task, late = task_of(num_trips=120), task_of(num_trips=120)
+    late.deadline = Deadline.after(0)
+    sized, early = task.size(), late.size()
+    assert (sized.complete, early.complete) == (True, False)
+    assert late.probes < task.probes
+    for own, result in ((task, sized), (late, early)):
+        assert (own.mean_waits(result.fleet) <= own.max_wait).all()
+    city, release = published
+    lines: list[str] = []
+    plan = size(release, city, max_wait=400, seconds=1e-6, progress=lines.append)
+    assert any("stopped at its time limit" in note for note in plan.notes)
+    assert any("simulated days so far" in line for line in lines)
+    with pytest.raises(ParameterError, match="more than 0 seconds"):
+        size(release, city, seconds=0)
 
 
 def test_a_sized_fleet_runs_as_a_fleet_can() -> None:

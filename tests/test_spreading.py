@@ -200,7 +200,7 @@ def test_extra_trucks_lower_linkage_and_are_recorded(tmp_path: Any) -> None:
 @pytest.mark.parametrize("model", [dn.Standard(), dn.Robust(), dn.Stochastic(), dn.Sealed()])
 def test_a_largest_linkage_takes_as_few_trucks_as_needed(model: Any) -> None:
     release = published(setting_weights("25-S-U", 1), 5)
-    plan = dn.pack(release, capacity=2500, model=model, max_linkage="0.25", seconds=20)
+    plan = dn.pack(release, capacity=2500, model=model, max_linkage="25%", seconds=20)
     assert plan.truck_linkage.mean <= 0.25
     assert plan.num_bins <= 5
     assert plan.max_linkage == 0.25

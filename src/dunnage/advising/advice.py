@@ -262,7 +262,7 @@ def advise(
         meets_limit=choice.meets_limit,
         closest=choice.point.name if choice.point is not None and not choice.meets_limit else None,
         unit=subject.unit,
-        says=tuple(says),
+        says=(*says, *subject.private_says),
         policy=_policy_text(goal, chosen, subject, choice, says, place),
         run=digest,
         seconds=time.monotonic() - start,

@@ -47,6 +47,7 @@ MAX_OVERLOADED = 0.1
 WEAK_RISK = 0.9  # A point with a larger risk protects hardly anybody: only a limit on the risk can allow it
 VAGUE = 0.8
 """Width of an interval, in whole figures or in the figure itself, from which on it says nothing: 0 % to 100 %."""
+ROUGH = 0.2  # width of an interval from 0 on, from which on only its upper end says something: 7 % (0 % to 24 %)
 SAME = 1e-9  # figures that differ by less are equal: 0.2 and 0.20000000000000004 are the same risk
 _BASES = {"proved": 0, "claimed": 1}  # others promise nothing
 Table = Mapping[str, JsonValue]  # A table of a policy, or the options of a command: TOML values by name
@@ -71,6 +72,13 @@ class Measure(Model):
     def vague(self) -> bool:
         """Whether its interval is so wide that it says nothing."""
         return self.upper - self.lower >= VAGUE * max(1.0, self.value)
+
+    @property
+    def caveat(self) -> str:
+        """What to say after an interval that says nothing, or only that the figure is not larger."""
+        if self.vague:
+            return ", which says nothing"
+        return ", which only says that it is not more" if self.lower <= SAME and self.upper >= ROUGH else ""
 
     @classmethod
     def of(
@@ -356,6 +364,5 @@ def beats(other: Point, point: Point) -> bool:
 
 
 def with_ends(measure: Measure) -> str:
-    nothing = ", which says nothing" if measure.vague else ""
-    ends = f" ({large_percent(measure.lower)} to {large_percent(measure.upper)}{nothing})"
+    ends = f" ({large_percent(measure.lower)} to {large_percent(measure.upper)}{measure.caveat})"
     return large_percent(measure.value) + (ends if measure.lower != measure.upper else "")

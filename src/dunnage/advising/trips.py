@@ -48,7 +48,7 @@ from dunnage.publishing import promise as promise_of
 from dunnage.release import Release
 from dunnage.samples.shape import SlotTrips, like, trip_rows, window_shares
 from dunnage.settle.fleets import served_task
-from dunnage.tables.dataset import Dataset, load
+from dunnage.tables.dataset import Dataset, bound_preview, load
 from dunnage.tables.gtfs import load_city
 from dunnage.text import large_percent
 
@@ -171,6 +171,7 @@ def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int 
         place=place,
         size=size,
         says=tuple(line for line in (number, part.says) if line),
+        private_says=() if (line := bound_preview(data)) is None else (words("bounds", line=line),),
     )
 
 

@@ -650,7 +650,11 @@ def _interval_coverage(view: EstimatesView, name: str, covered: int, num: int) -
 def _map_errors(truth: EstimatesTruth, name: str, estimate: MapEstimate) -> Iterator[KeyFigure]:
     counts = truth.truth.maps[name]
     true, inputs = counts / counts.sum(), estimate.num_inputs
-    listed, blind = true[estimate.inputs], np.abs(true[:inputs] - 1 / inputs)
+    listed, same = true[estimate.inputs], np.full(inputs, 1 / inputs)
+    grid = estimate.grid
+    if grid is not None and inputs > grid.num_cells:  # how many are outside or missing is no part of a map
+        same[:-1], same[-1] = (1 - true[grid.outside]) / grid.num_cells, true[grid.outside]
+    blind = np.abs(true[:inputs] - same)
     # Inputs that are not listed share the remainder equally.
     others = inputs - len(estimate.inputs)
     unlisted = np.delete(true, estimate.inputs) - estimate.remainder / others if others else np.zeros(0)
@@ -663,7 +667,6 @@ def _map_errors(truth: EstimatesTruth, name: str, estimate: MapEstimate) -> Iter
         yield figure(f"{key} of shares ({{purpose}})", value, baseline, **points, **facts)
     apart, all_alike = (min(1.0, float(far.sum()) / 2) for far in (off, blind))
     details: dict[str, object] = {}
-    grid = estimate.grid
     if grid is not None and grid.num_cells <= MAX_MAP_CELLS:  # shares by row from the north, for the page
         estimated = np.zeros(inputs)
         estimated[estimate.inputs] = estimate.value

@@ -88,7 +88,7 @@ def pack(
         OptInt, Option(help="Trucks to allow beyond the fewest, so that fewer packages can be linked to their truck.")
     ] = None,
     max_linkage: Annotated[
-        OptText, Option(help="Largest mean truck linkage, such as 0.2; adds the trucks that this takes.")
+        OptText, Option(help="Largest mean truck linkage, such as 20%; adds the trucks that this takes.")
     ] = None,
     time_limit: Annotated[float, Option(min=0.1, help="Seconds after which the best plan so far is returned.")] = 60.0,
     house: shared.HouseOption = None,
@@ -148,6 +148,10 @@ def size(
     ] = None,
     export: Annotated[OptPath, Option(help="Folder to create for other tools: FleetPy files and GeoJSON.")] = None,
     seed: shared.SeedOption = None,
+    time_limit: Annotated[
+        float | None,
+        Option(min=0.1, help="Seconds after which the first fleet that meets the wait is returned. Default: no limit."),
+    ] = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -168,7 +172,7 @@ def size(
         check_new_folder(export, marker=PLAN_FILE, force=False)
         if export.resolve() == out.resolve():
             raise ParameterError("--out and --export need different folders. Change one of them.")
-    with progress() as tell:
+    with progress(plain=True) as tell:
         tell("reading release and city")
         received = shared.received(release)
         if received.kind != COUNTS:  # fail before the city is read
@@ -182,6 +186,7 @@ def size(
             seed=seed or 0,
             day=day,
             dates=_dates(dates or []),
+            seconds=time_limit,
             progress=tell,
         )
         tell("drawing the page")

@@ -85,6 +85,7 @@ from dunnage.folders import new_folder
 from dunnage.model.certificate import EstimateMeasures, SpendStatement, certify
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.release.kinds import ESTIMATES
+from dunnage.text import percent
 
 FEW = 8  # With fewer reports their own variance says too little, and the law's largest variance is used
 MAX_SHARES = 1 << 24  # Inputs with shares that are estimated at once
@@ -871,13 +872,21 @@ def estimate(
         if isinstance(mechanism, LocalNumeric):
             _add_numbers(lines, name, mechanism, of_purpose, level, combine)
         elif of_purpose:
-            verdict = mechanism.noise_verdict(sum(tally.num_reports for tally in of_purpose))
-            lines.verdicts[name] = verdict
+            num = sum(tally.num_reports for tally in of_purpose)
+            lines.verdicts[name] = verdict = mechanism.noise_verdict(num)
             if verdict.is_noise and not allow_noise:
                 raise Refusal(
                     f"{name} would be noise. {verdict.message}. Change the task, collect more reports, or allow noise."
                 )
             shares = estimate_shares(mechanism, of_purpose, confidence=level, rule=combine)
+            if isinstance(mechanism, LocalLocation) and promises.has_outside(mechanism) and not allow_noise:
+                missing = float(shares.value[mechanism.grid.outside])
+                if (thin := mechanism.noise_verdict(num, present=1 - missing)).is_noise:
+                    raise Refusal(
+                        f"{name} would be noise, because about {percent(missing)} of the reports have no place in the "
+                        f"box. {thin.message}. If vehicles rest at some hours, state working hours in [schedule]; "
+                        "otherwise change the task, collect more reports, or allow noise."
+                    )
             lines.combined[name] = {"shares": shares.combination.to_dict()}
             if isinstance(mechanism, LocalTrajectory):
                 _add_paths(lines, name, mechanism, shares)

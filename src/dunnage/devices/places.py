@@ -744,8 +744,11 @@ class OnGrid(Tiered[Law], ABC):
         share = 1 / self.num_shares(self.grid)
         return math.sqrt(self.channel(tier).variance(share, integer(num_devices, "num_devices", least=1)))
 
-    def noise_verdict(self, num_devices: int) -> NoiseVerdict:
-        """Judge whether a fleet with tiers of equal size is large enough for shares, and what would be enough."""
+    def noise_verdict(self, num_devices: int, present: float = 1.0) -> NoiseVerdict:
+        """Judge whether a fleet with tiers of equal size is large enough for shares, and what would be enough.
+
+        ``present`` is the share of reports with a place in the box: the others say nothing about places.
+        """
         epsilons, grid = [tier.epsilon for tier in self.levels], self.grid
         num = integer(num_devices, "num_devices", least=1)
 
@@ -753,7 +756,7 @@ class OnGrid(Tiered[Law], ABC):
             """Return the standard deviation of a mean share, the largest that is not noise, and whether it is noise."""
             laws, size = [self.law(on, epsilon) for epsilon in at], self.num_shares(on)
             sd = math.sqrt(1 / sum(1 / law.variance(1 / size, num / len(laws)) for law in laws))
-            limit = float(NOISE_FACTOR / size)
+            limit = present * float(NOISE_FACTOR / size)
             return sd, limit, sd > limit or any(isinstance(law, Planar) and law.blurs_all for law in laws)
 
         sd, limit, noise = judged(grid, epsilons)

@@ -53,7 +53,11 @@ _WORDS: Mapping[str, frozenset[str]] = {
 }
 _COMPOUND_ENDS = ("nr", "nummer", "number", "gewicht", "datum", "name")
 _UNITS = {"kg": "kg", "lb": "lb", "lbs": "lb", "t": "t", "m3": "m3", "cm": "cm", "mm": "mm", "kmh": "km/h", "km": "km"}
-_LIKELY_UNITS = {"g": "g", "m": "m", "l": "l", "c": "°C", "pct": "%", "v": "V", "h": "h", "min": "min", "s": "s"}
+_UNITS |= {"kph": "km/h", "mph": "mph", "celsius": "°C", "fahrenheit": "°F"}
+_SIGNS = {"km/h": "km/h", "mi/h": "mph", "m/s": "m/s", "°c": "°C", "degc": "°C", "°f": "°F", "degf": "°F"}
+"""Units that are not one word of a name."""
+_LIKELY_UNITS = {"g": "g", "m": "m", "l": "l", "c": "°C", "f": "°F", "v": "V", "h": "h", "min": "min"}
+_LIKELY_UNITS |= {"pct": "%", "s": "s"}
 """What the last word of a name may mean; a comment mentions it."""
 _HINTS = {
     "free": "drop: free text may name anyone",
@@ -182,7 +186,8 @@ def _row_table(name: str, kind: str, remarks: list[str]) -> str:
 
 def _bounds(name: str) -> list[str]:
     unit, last = '# unit = "kg"', (re.findall(r"[^\W_]+", name.casefold()) or [""])[-1]
-    if named := [_UNITS[word] for word in _words(name) if word in _UNITS]:
+    signs = [unit for sign, unit in _SIGNS.items() if re.search(rf"(?<!\w){sign}(?!\w)", name.casefold())]
+    if named := signs or [_UNITS[word] for word in _words(name) if word in _UNITS]:
         unit = _line(f'unit = "{named[0]}"') + "# from the name of the column"
     elif last in _LIKELY_UNITS:
         unit = _line(f'# unit = "{_LIKELY_UNITS[last]}"') + "# if that is what the name means"

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.model.city import City
 from dunnage.model.routes import TRIP_MODES, Routes
 from dunnage.model.trips import Universe
@@ -119,6 +120,7 @@ class Sized:
     alone: IntArray  # smallest fleet of each zone by itself, for each day; 0 without rides. Shape: (days, zones)
     runs: tuple[DayRun, ...]  # results of each day
     parking: tuple[Parking | None, ...]  # where the shuttles of each zone wait; None: at hubs
+    complete: bool = True  # whether the search ended before its time limit
 
 
 class UnreachableError(NoPlanError):
@@ -201,11 +203,12 @@ class FleetTask:
         max_wait: float,  # longest mean wait of a zone's riders, in seconds
         span: tuple[int, int],
         parking: Sequence[Parking | None] | None = None,  # of each zone; None: at hubs, until the fleet is sized
-        progress: Progress | None = None,  # called with a line of text as each stage begins
+        progress: Progress | None = None,  # called with a line of text with each simulated day
     ) -> None:
         check_max_wait(max_wait)
         self.ground, self.days, self.service, self.max_wait, self.span = ground, tuple(days), service, max_wait, span
-        self.probes = 0
+        self.probes, self._stage = 0, ""
+        self.deadline = NEVER  # then the search settles for the first fleet that meets the target
         self._tell = progress or (lambda line: None)
         self._sums: dict[tuple[Fleet, int], FloatArray] = {}
         self._known: dict[Fleet, dict[int, DayRun]] = {}
@@ -285,8 +288,16 @@ class FleetTask:
     def operate(self, fleet: Sequence[int]) -> tuple[Operation, ...]:
         return tuple(self._simulated(day, _as_fleet(fleet)) for day in range(len(self.days)))
 
+    def _count(self, stage: str | None = None) -> None:
+        """Count a simulated day, or begin a stage; report progress."""
+        if stage is None:
+            self.probes += 1
+        else:
+            self._stage = stage
+        self._tell(f"{self._stage} ({self.probes:,} simulated days so far)" if self.probes else self._stage)
+
     def _simulated(self, day: int, fleet: Fleet) -> Operation:
-        self.probes += 1
+        self._count()
         if day not in self._whole:
             self._whole[day] = self._ready(self.days[day].requests)
         return self._whole[day].run(np.array(fleet, dtype=np.int64))
@@ -311,11 +322,11 @@ class FleetTask:
         num = len(self.ground.zones)
         alone = np.zeros((len(self.days), num), dtype=np.int64)
         fleet = [0] * num
-        self._tell("checking whether the wait can be reached")
+        self._count("checking whether the wait can be reached")
         self._check_reach()
         chosen = list(self.parking)
         for zone in self.served:
-            self._tell(f"sizing zone {self.ground.zones[zone]} by itself")
+            self._count(f"sizing zone {self.ground.zones[zone]} by itself")
             last = 0  # the fleet of the last day with rides is a good guess for the next
             for day in np.flatnonzero(self.legs[:, zone]).tolist():
                 if last:
@@ -324,13 +335,13 @@ class FleetTask:
                     guess = self._guess(day, zone)
                     chosen[zone], *others = self.ways(zone)
                     last = self._smallest_alone(day, zone, guess, chosen[zone], step=max(1, guess // 10))
-                    for way in others:
+                    for way in others if not self.deadline.late else ():
                         fewer = last - grain(last)
                         if fewer > 0 and self._does_alone(day, zone, fewer, way):
                             last, chosen[zone] = self._smallest_alone(day, zone, fewer, way), way
                 alone[day, zone] = last
             fleet[zone] = int(np.median(alone[alone[:, zone] > 0, zone]))
-        self._tell("simulating all zones together")
+        self._count("simulating all zones together")
         self.parking, final = chosen, tuple(fleet)
         if self.served:
             try:
@@ -340,7 +351,8 @@ class FleetTask:
                 self.parking = self.parked_best(most)
                 final = self._smallest_together(fleet)
             final = self._parked_better(final)
-        return Sized(fleet=final, alone=alone, runs=self.runs(final), parking=self.parking)
+        complete = not self.deadline.late
+        return Sized(fleet=final, alone=alone, runs=self.runs(final), parking=self.parking, complete=complete)
 
     # Where shuttles wait
 
@@ -425,6 +437,8 @@ class FleetTask:
         # In each zone, the way with the shortest wait for this fleet; and, if it is small, each way in all zones: what
         # is best for a zone by itself on one day may need one shuttle more in the end.
         best, parking = fleet, self.parking
+        if self.deadline.late:
+            return best
         better = self.parked_best(fleet)
         if better != parking:
             self.parking = better
@@ -435,7 +449,7 @@ class FleetTask:
             near = [
                 self._does_alone(int(self.legs[:, zone].argmax()), zone, best[zone], ways[zone]) for zone in self.served
             ]
-            if tuple(ways) != parking and all(near):
+            if tuple(ways) != parking and all(near) and not self.deadline.late:
                 self.parking = ways
                 with suppress(UnreachableError):
                     best, parking = min(
@@ -474,18 +488,18 @@ class FleetTask:
                 return most
             enough, wide = min(most, enough + wide), 2 * wide
         few = max((number for number, good in tried.items() if not good and number < enough), default=0)
-        while few == 0 and enough > 1:
+        while few == 0 and enough > 1 and not self.deadline.late:
             number = max(1, enough - step)
             if not does(number):
                 few = number
             else:
                 enough, step = number, 2 * step
-        while enough - few > grain(enough):
+        while enough - few > grain(enough) and not self.deadline.late:
             middle = (enough + few) // 2
             enough, few = (middle, few) if does(middle) else (enough, middle)
         # Waits need not fall with every shuttle: a smaller fleet may be enough even if a larger one is not.
         fewer = enough - 2 * grain(enough)
-        again = day == 0 and fewer > 0 and does(fewer)
+        again = day == 0 and fewer > 0 and not self.deadline.late and does(fewer)
         return self._smallest_alone(day, zone, fewer, way, step=grain(fewer)) if again else enough
 
     def _does_alone(self, day: int, zone: int, number: int, way: Parking | None) -> bool:
@@ -499,7 +513,7 @@ class FleetTask:
         rides = self._rides(day, zone)
         if rides.parking[zone] is not way:
             rides = self._apart[day, zone] = rides.parked([way if own else None for own in here])
-        self.probes += 1
+        self._count()
         return rides.run(np.where(here, number, 0), abort_mean_wait=abort_mean_wait)
 
     def most_shuttles(self, zone: int) -> int:
@@ -509,7 +523,7 @@ class FleetTask:
     # All zones together
 
     def _smallest_together(self, start: Sequence[int]) -> Fleet:
-        near = self._bracketed(start, _FIRST_DAYS, narrow=True)
+        near = start if self.deadline.late else self._bracketed(start, _FIRST_DAYS, narrow=True)
         return self._lowered(self._bracketed(near, len(self.days), narrow=False))
 
     def _bracketed(self, start: Sequence[int], days: int, *, narrow: bool) -> list[int]:
@@ -519,7 +533,7 @@ class FleetTask:
         brackets = [_Bracket(self.most_shuttles(zone)) for zone in range(len(fleet))]
         while True:
             waits, before, rounds = self.mean_waits(fleet, days=days), list(fleet), rounds + 1
-            halve = rounds < _MAX_ROUNDS
+            halve = rounds < _MAX_ROUNDS and not self.deadline.late
             for zone in self.served:
                 bracket, did = brackets[zone], bool(waits[zone] <= self.max_wait)
                 bracket.learn(fleet[zone], did=did)
@@ -548,6 +562,8 @@ class FleetTask:
             # The zone with the shortest wait first.
             for zone in sorted(self.served, key=lambda zone: waits[zone]):
                 less = (*fleet[:zone], fleet[zone] - grain(fleet[zone]), *fleet[zone + 1 :])
+                if self.deadline.late:
+                    return fleet
                 if fleet[zone] > 1 and (self.mean_waits(less) <= self.max_wait).all():
                     fleet = less
                     break
@@ -630,6 +646,7 @@ def size(
     day: str | None = None,
     dates: Dates | None = None,
     routes: Routes | None = None,
+    seconds: float | None = None,
     progress: Progress | None = None,
 ) -> FleetPlan:
     """Size the smallest fleet of shuttles for released counts of trips. It needs only the release and a city.
@@ -658,8 +675,10 @@ def size(
         How many dates the trips cover, for a release that does not state it: a number, or one for each label of days.
     routes
         The route of each pair of stops; by default the quickest.
+    seconds
+        Time limit: after it, the search settles for the first fleet that meets the target, and the plan says so.
     progress
-        Called with a line of text as each stage begins.
+        Called with a line of text with each simulated day.
 
     Raises
     ------
@@ -671,6 +690,9 @@ def size(
     start = time.monotonic()
     tell = progress or (lambda line: None)
     check_max_wait(max_wait)
+    if seconds is not None and not seconds > 0:
+        raise ParameterError(f"the time limit must be more than 0 seconds, for example 60. Got {seconds:g}.")
+    deadline = NEVER if seconds is None else Deadline.after(seconds)
     tell("finding routes")
     ground = Ground.of(city, routes)
     model = FleetModel(
@@ -683,6 +705,7 @@ def size(
         service=service or Service(),
     )
     task = released_task(release, ground, model, progress=tell)
+    task.deadline = deadline
     sized = task.size()
     bounds = [task.bound(zone) for zone in range(len(ground.zones))]
     posts = {}  # as many as may be open
@@ -932,10 +955,15 @@ def _notes(release: Release, task: FleetTask, sized: Sized) -> tuple[str, ...]:
     most = max(map(grain, sized.fleet), default=1)
     fewer = "one shuttle fewer" if most == 1 else f"one shuttle fewer (up to {most} fewer in large zones)"
     idle = [name for name, number in zip(task.ground.zones, sized.fleet, strict=True) if not number]
+    searched = (
+        f"With {fewer} in any zone, at least one zone misses it. Mean waits need not fall with every additional "
+        "shuttle, so smaller fleets that do as well may exist."
+        if sized.complete
+        else "The search stopped at its time limit: fewer shuttles are probably enough. Allow more time to find out."
+    )
     return (
         *noise,
-        f"In the simulation, every zone meets the target. With {fewer} in any zone, at least one zone misses it. Mean "
-        "waits need not fall with every additional shuttle, so smaller fleets that do as well may exist.",
+        f"In the simulation, every zone meets the target. {searched}",
         "The bound is proved but weak. solo_cover is only a rough guide, because riders share rides.",
         *([f"No ride needs a shuttle of {', '.join(idle)}, so there is no shuttle there."] if idle else []),
     )

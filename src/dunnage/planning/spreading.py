@@ -18,7 +18,7 @@ import numpy as np
 
 from dunnage.arrays import IntArray
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, exact, shown, shown_number
+from dunnage.exact import Exact, share, shown, shown_number
 from dunnage.kernels.bins.certified import ChancePacker, ClassPacking
 from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, exchange_checked, over_caps, spread_items
 from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, noisy_linkage, slots_linkage
@@ -92,7 +92,7 @@ class Purchase:
             raise ParameterError(
                 f"extra_trucks must be a whole number from 0 to {MAX_EXTRA:,}, such as 2. Got {shown(extra_trucks)}."
             )
-        wanted = None if max_linkage is None else exact(max_linkage, what="max_linkage")
+        wanted = None if max_linkage is None else share(max_linkage, what="max_linkage")
         if wanted is not None and not 0 < wanted <= 1:
             raise ParameterError(
                 f"max_linkage must be more than 0 and at most 1, such as 0.25. Got {shown_number(wanted)}."

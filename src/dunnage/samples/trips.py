@@ -267,6 +267,7 @@ def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | No
         stops=json.dumps(stops),
         modes="" if modes is None else f"\nmodes = {json.dumps(modes)}",
         features=json.dumps(features),
+        trips=setting.num_trips,
     )
 
 

@@ -118,8 +118,7 @@ def ends_text(measure: Measure) -> str:
     """Write the ends of an interval in per cent; empty if they are equal."""
     if measure.lower == measure.upper:
         return ""
-    nothing = ", which says nothing" if measure.vague else ""
-    return f"{share_text(measure.lower)} to {share_text(measure.upper)}{nothing}"
+    return f"{share_text(measure.lower)} to {share_text(measure.upper)}{measure.caveat}"
 
 
 def _unbroken(sentence: str) -> str:

@@ -347,6 +347,14 @@ def dropped_text(shares: Mapping[int, float], chosen: int | None = None) -> str:
     return f"share of the trips that [contribution] max would drop, {'; '.join(each)}"
 
 
+def bound_preview(data: Dataset) -> str | None:
+    """Say what bounds on the trips of a rider would drop; None if the policy sets none. Private."""
+    groups, bound = data.trip_groups, data.schema.contribution
+    if groups is None or bound is None:
+        return None
+    return dropped_text(dropped_shares(np.unique(groups, return_counts=True)[1], bound.max), bound.max)
+
+
 def _records(
     table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, source: str, left_out: LeftOut
 ) -> tuple[pa.Table, Parts]:

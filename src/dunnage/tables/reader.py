@@ -18,6 +18,8 @@ import datetime
 import gzip
 import io
 import string
+import sys
+import time
 import zipfile
 import zlib
 from collections import Counter
@@ -37,6 +39,7 @@ from dunnage.text import several
 
 if TYPE_CHECKING:  # imported when a table is read: policies do not need it
     import pyarrow as pa
+    import pyarrow.csv as pacsv
 
 CSV_ENDINGS = (".csv", ".csv.gz")
 TAB_ENDINGS = (".tsv", ".tsv.gz")
@@ -48,6 +51,7 @@ _CELL_BYTES = 40  # of a blank cell of a workbook, while it is read
 MAX_LINES_NAMED = 20
 MAX_TITLE_LINES = 50  # The header of a sheet must be within these lines
 _BLOCK_BYTES = 1 << 24  # of a row in a CSV file
+_RELEASE_SECONDS = 1.0  # longest wait for Arrow's threads after an error in a row
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 _GUESSED_DELIMITERS = ",;\t|"
 _OVERSIZED = "is damaged, or unpacks to far more than files of its size usually do"
@@ -538,9 +542,6 @@ class TableStream:
 
     def batches(self, columns: list[str], labels: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns; ``labels`` of a Parquet file come as codes."""
-        import pyarrow as pa
-        import pyarrow.csv as pacsv
-
         if self._table is not None:
             yield from self._table.select(columns).to_batches(BATCH_ROWS)
         elif self.is_parquet:
@@ -559,22 +560,35 @@ class TableStream:
                 self.bad_rows.append(-1 if row.number is None else int(row.number) - 1)
                 return "skip"
 
-            with (
-                pa.input_stream(str(self.path), compression="detect") as stream,
-                pacsv.open_csv(
-                    stream,
-                    read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-                    parse_options=pacsv.ParseOptions(
-                        delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=note
-                    ),
-                    convert_options=pacsv.ConvertOptions(
-                        include_columns=columns,
-                        column_types=dict.fromkeys(columns, pa.string()),
-                        strings_can_be_null=False,
-                    ),
-                ) as batches,
-            ):
-                yield from batches
+            own = sys.getrefcount(note)
+            try:
+                yield from self._csv_batches(columns, note)
+            finally:
+                # A thread of Arrow that still holds the function when Python ends would abort the program.
+                end = time.monotonic() + _RELEASE_SECONDS
+                while sys.getrefcount(note) > own and time.monotonic() < end:
+                    time.sleep(0.001)
+
+    def _csv_batches(self, columns: list[str], note: Callable[[pacsv.InvalidRow], str]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.csv as pacsv
+
+        with (
+            pa.input_stream(str(self.path), compression="detect") as stream,
+            pacsv.open_csv(
+                stream,
+                read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=note
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    include_columns=columns,
+                    column_types=dict.fromkeys(columns, pa.string()),
+                    strings_can_be_null=False,
+                ),
+            ) as source,
+        ):
+            yield from source
 
 
 # --- Public lists

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -105,13 +105,13 @@ class EstimatesKind(Kind):
         noise = [
             line["attribute"]
             for line in lines
-            if line["quantity"] == "mean"
-            and line["upper"] - line["lower"] > NOISE_SHARE * ranges[line["purpose"], line["attribute"]]
+            if line["quantity"] == "mean" and _width(line) > NOISE_SHARE * ranges[line["purpose"], line["attribute"]]
         ]
         if noise:
             texts.append(
-                f"Mostly noise: {', '.join(noise)}. The interval of the mean covers over half of the public range. "
-                "Do not use the value; collect more reports, report fewer numbers, or use a larger epsilon."
+                f"Mostly noise: {', '.join(noise)}. The interval of the mean covers over half of the public range, or "
+                "would if the range did not cut it off. Do not use the value; collect more reports, report fewer "
+                "numbers, or use a larger epsilon."
             )
         filled = {item.name: words for item in release.certificate.attributes if (words := filled_words(item))}
         if filled:
@@ -137,6 +137,17 @@ class EstimatesKind(Kind):
                 f"nothing about the other slots; its interval is about {wider:.2g} times as wide because of them. If "
                 "vehicles rest at some hours, state working hours in [schedule]; if readings are farther apart than "
                 "slots, make slots longer."
+            )
+        placeless = [
+            f"{line['purpose']} in about {percent(line['value'])} of them"
+            for line in lines
+            if line["quantity"] == "share" and line.get("lon", 0) is None and line["lower"] > MISSING_SHARE
+        ]
+        if placeless:
+            texts.append(
+                f"Many slots had no place in the box: {', '.join(placeless)}. Shares are of all slots, so those of the "
+                "places are small, and easily lost in the noise. If vehicles rest at some hours, state working hours "
+                "in [schedule]; if they leave the box, make it larger."
             )
         if unclear:
             texts.append(
@@ -223,6 +234,12 @@ def _subject_words(certificate: Certificate) -> str:
                 "the code of a cell alternates bits of the column and of the row, column first, coarsest first"
             )
     return "\n".join(lines)
+
+
+def _width(line: Mapping[str, Any]) -> float:
+    """Return the width of an interval: twice its longer side, because it ends where the range does."""
+    value, lower, upper = line["value"], line["lower"], line["upper"]
+    return float(upper - lower if value is None else 2 * max(upper - value, value - lower))
 
 
 def filled_words(item: AttributeStatement) -> str:
