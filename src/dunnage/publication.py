@@ -258,7 +258,7 @@ def _remains(target: Path) -> list[Path]:
 def stopped_runs(folder: Path) -> list[str]:
     """Say what runs that were killed left in a folder, and what it is; the files of a living run are its own."""
     sentences, name = [], re.compile(rf"\.(.+)\.[0-9a-f]{{12}}{re.escape(KEY_REMAINS)}")
-    for path in sorted(folder.iterdir()) if os.access(folder, os.R_OK) else ():
+    for path in sorted(folder.iterdir()) if folder.is_dir() and os.access(folder, os.R_OK) else ():
         if match := name.fullmatch(path.name):
             target = path.with_name(match[1])
             work = _work_of(path, target)
