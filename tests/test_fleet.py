@@ -92,7 +92,7 @@ def test_a_search_ends_at_its_time_limit_with_a_fleet_that_meets_the_target(publ
     lines: list[str] = []
     plan = size(release, city, max_wait=400, seconds=1e-6, progress=lines.append)
     assert any("stopped at its time limit" in note for note in plan.notes)
-    assert any("simulated days so far" in line for line in lines)
+    assert any(line.endswith("(2 simulated days so far)") for line in lines)
     with pytest.raises(ParameterError, match="more than 0 seconds"):
         size(release, city, seconds=0)
 

@@ -23,6 +23,7 @@ import dunnage as dn
 from dunnage.publication import NO_TRUCK, NOT_RELEASED, unplanned_rows
 from dunnage.settle import matched_records
 from dunnage.showing.loading import loading_page
+from dunnage.text import for_unit, several
 
 ATTRIBUTES = {
     "parcel": {"role": "identifier"},
@@ -69,6 +70,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(Path("data.csv"), rows())
     Path("policy.toml").write_text(POLICY.to_toml())
     return tmp_path
+
+
+def test_units_of_policies_have_their_plurals():
+    counts = {"box": "2 boxes", "delivery": "2 deliveries", "order": "2 orders", "day": "2 days", "batch": "2 batches"}
+    assert {noun: several(2, noun) for noun in counts} == counts
+    assert several(1, "box") == "1 box"
+    assert for_unit("packages of a package", "box") == "boxes of a box"
 
 
 def test_every_row_is_in_the_loading_list_or_named_with_its_reason(place: Path) -> None:

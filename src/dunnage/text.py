@@ -26,7 +26,14 @@ def number_text(value: float) -> str:
 
 def several(num: int, noun: str) -> str:
     """Write a count with its noun: ``1 trip``, ``1,000 trips``."""
-    return f"{num:,} {noun}{'' if num == 1 else 's'}"
+    return f"{num:,} {noun if num == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Write a noun, such as what a policy protects, for several: ``trips``, ``boxes``, ``deliveries``."""
+    if re.search(r"[^aeiou]y$", noun):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if re.search(r"(s|x|z|ch|sh)$", noun) else f"{noun}s"
 
 
 def time_text(moment: str) -> str:
@@ -42,7 +49,7 @@ def for_unit(sentence: str, unit: str) -> str:
     if unit == "package" or not unit.strip():
         return sentence
     article = "an" if unit[0].lower() in "aeiou" else "a"
-    words = {"a package": f"{article} {unit}", "packages": f"{unit}s", "package": unit}
+    words = {"a package": f"{article} {unit}", "packages": plural(unit), "package": unit}
     return re.sub(r"\b(?:a package|packages|package)\b", lambda match: words[match[0]], sentence)
 
 

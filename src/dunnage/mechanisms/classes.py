@@ -48,6 +48,7 @@ from dunnage.noise.source import Noise
 from dunnage.release.kinds import generalised
 from dunnage.release.kinds.rows import check_figures
 from dunnage.tables.columns import SET_TYPE
+from dunnage.text import plural, several
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -290,21 +291,21 @@ Importance = Annotated[Pairs, PlainValidator(importance_of), PlainSerializer(pla
 def check_stratum_sizes(sizes: IntArray, k: int, dataset: Dataset) -> None:
     """Refuse a dataset that cannot be k-anonymous by the sizes of its strata, in persons if it has any."""
     persons = dataset.persons
-    num, unit = (len(dataset), "records") if persons is None else (len(np.unique(persons)), "persons")
+    num, unit = (len(dataset), dataset.schema.protects) if persons is None else (len(np.unique(persons)), "person")
     if num < k:
         raise Refusal(
-            f"{dataset.source}: {num} {unit} cannot be {k}-anonymous. Provide at least {k}, or {lower_k(dataset)} in "
-            "[mechanism]."
+            f"{dataset.source}: {several(num, unit)} cannot be {k}-anonymous. Provide at least {k}, or "
+            f"{lower_k(dataset)} in [mechanism]."
         )
     small = int((sizes < k).sum())
     names, lower = ", ".join(a.name for a in dataset.schema.public), lower_k(dataset).capitalize()
     if small and (dataset.policy.small == "refuse" or small == len(sizes)):
         raise Refusal(
             f"{dataset.source}: {small} of {len(sizes)} combinations of public values ({names}) have fewer than "
-            f'k = {k} {unit}. {lower}, make {names} coarser, or set small = "suppress" to leave them out.'
+            f'k = {k} {plural(unit)}. {lower}, make {names} coarser, or set small = "suppress" to leave them out.'
             if small < len(sizes)
             else f"{dataset.source}: every combination of public values ({names}) has fewer than k = {k} "
-            f"{unit}. {lower}, or make {names} coarser."
+            f"{plural(unit)}. {lower}, or make {names} coarser."
         )
 
 

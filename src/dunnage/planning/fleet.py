@@ -294,7 +294,7 @@ class FleetTask:
             self.probes += 1
         else:
             self._stage = stage
-        self._tell(f"{self._stage} ({self.probes:,} simulated days so far)" if self.probes else self._stage)
+        self._tell(f"{self._stage} ({several(self.probes, 'simulated day')} so far)" if self.probes else self._stage)
 
     def _simulated(self, day: int, fleet: Fleet) -> Operation:
         self._count()
