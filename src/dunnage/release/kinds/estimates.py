@@ -12,7 +12,7 @@ from dunnage.exact import decimal_text, exact
 from dunnage.model.certificate import AttributeStatement, Certificate, TierLoss
 from dunnage.release.kinds import Columns, Kind, fill, require
 from dunnage.release.kinds.rows import MAX_LINES
-from dunnage.text import percent
+from dunnage.text import number_text, percent
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -134,7 +134,7 @@ class EstimatesKind(Kind):
         if many:
             texts.append(
                 f"Many slots had no reading: {', '.join(many)}. The mean is that of the readings there are, and says "
-                f"nothing about the other slots; its interval is about {wider:.2g} times as wide because of them. If "
+                f"nothing about the other slots; its interval is about {number_text(wider)} times as wide because of them. If "
                 "vehicles rest at some hours, state working hours in [schedule]; if readings are farther apart than "
                 "slots, make slots longer."
             )
