@@ -838,7 +838,7 @@ def test_an_interrupt_ends_the_command_with_one_line_and_keeps_what_is_measured(
             time.sleep(0.1)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does, also to the processes that measure
         _, err = process.communicate(timeout=100)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     lines = [line for line in err.splitlines() if not line.startswith("progress: ")]
     assert len(lines) == 1, err
     assert lines[0].startswith("error: interrupted")

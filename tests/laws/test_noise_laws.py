@@ -9,6 +9,7 @@ each with probability above 0.999, and a yes or no of probability 1/2 that is of
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
@@ -83,6 +84,7 @@ def edges(cdf):
 
 def bins(cdf):
     """Bin edges and probabilities; bin i holds at[i - 1] < k <= at[i]."""
+    cdf = functools.cache(cdf)
     at = edges(cdf)
     return at, np.diff([0.0, *(cdf(int(k)) for k in at), 1.0])
 
