@@ -88,11 +88,8 @@ def unary(noise: Noise, indices: IntArray, num_inputs: int, *, own: Fraction, ot
 
 
 def hadamard(noise: Noise, indices: IntArray, num_blocks: int, num_columns: int, epsilon: Fraction) -> IntArray:
-    """Draw for each index a symbol of :class:`~dunnage.devices.places.HadamardResponse`.
-
-    All half blocks have the same number of columns, so this is :func:`randomised_response` among half blocks, then a
-    uniform column of the half.
-    """
+    # All half blocks have the same number of columns, so this is randomised_response among half blocks, then a uniform
+    # column of the half.
     from dunnage.collecting.kernels import hadamard_symbols
 
     own = np.zeros(indices.size, dtype=np.int64)
@@ -104,11 +101,8 @@ def hadamard(noise: Noise, indices: IntArray, num_blocks: int, num_columns: int,
 def windowed(
     noise: Noise, indices: IntArray, num_inputs: int, *, stride: int, half: int, epsilon: Fraction
 ) -> IntArray:
-    """Draw for each index a symbol with odds ``exp(epsilon)`` inside its window against each single one outside.
-
-    Symbols are 0 to ``(num_inputs - 1) * stride + 2 * half``; the window of index ``i`` is the ``2 * half + 1`` symbols
-    from ``i * stride`` on. The piecewise law and the square wave are of this form.
-    """
+    """Draw for each index a symbol with odds ``exp(epsilon)`` inside its window against each single one outside."""
+    # The window of index i is the 2 * half + 1 symbols from i * stride on, counted from 0.
     width = 2 * half + 1
     num_outside = (num_inputs - 1) * stride
     starts = indices * stride
@@ -123,11 +117,9 @@ def windowed(
 
 
 def round_at_random(noise: Noise, values: FloatArray, low: Fraction, high: Fraction, steps: int) -> IntArray:
-    """Round numbers at random to the ``2 * steps + 1`` points of a public domain, 0 at its low end.
-
-    A number outside is clamped; a missing one (NaN) goes to the middle. The chance of the upper neighbour is exactly
-    the number's distance from the lower one, for the fraction that its double stands for.
-    """
+    """Round numbers at random to the ``2 * steps + 1`` points of a public domain, 0 at its low end."""
+    # A number outside is clamped; a missing one (NaN) goes to the middle. The chance of the upper neighbour is exactly
+    # the number's distance from the lower one, for the fraction that its double stands for.
     from dunnage.collecting.kernels import round_values
 
     values = np.ascontiguousarray(values, dtype=np.float64)
@@ -229,7 +221,6 @@ def draw_sets(noise: Noise, num: int, size: int, num_rows: int) -> Iterator[IntA
 
 
 def find_cells(grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> IntArray:
-    """Return the cell of each position, exactly as :meth:`~dunnage.devices.task.Grid.cell` does."""
     from dunnage.collecting import kernels
 
     west, south, east, north = grid.sides
@@ -286,7 +277,6 @@ def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
 
 
 def displacements(noise: Noise, law: Planar, size: int) -> IntArray:
-    """Draw columns and rows to move by, with the law of :meth:`~dunnage.devices.places.Planar.displacement`."""
     # A rate for columns and one for rows: the law's norm is a maximum of scalar products, of which this is one.
     rates = [law.epsilon * pitch * part / _STEEP[2] for pitch, part in zip(law.grid.pitch_km, _STEEP, strict=False)]
     moves, left = np.empty((2, size), dtype=np.int64), np.arange(size)
@@ -360,7 +350,6 @@ def add_numbers(
     attributes: Sequence[tuple[ReportedNumber, FloatArray]],
     noise: Noise,
 ) -> None:
-    """Perturb numbers, a column for each attribute, and add the reports to a tally, except for their number."""
     num_rows = len(attributes[0][1])
     if isinstance(report, JointReport):
         signs = np.zeros(num_rows, dtype=np.int64)
@@ -390,7 +379,6 @@ def find_points(attribute: ReportedNumber, column: FloatArray, noise: Noise) -> 
 
 
 def find_inputs(law: Law, grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> IntArray:
-    """Return the input of each position, as :meth:`~dunnage.devices.places.LocalLocation.index` does."""
     if isinstance(law, Planar):  # puts what is outside on the border
         west, south, east, north = map(float, grid.box)
         longitudes, latitudes = longitudes.clip(west, east), latitudes.clip(south, north)
@@ -412,7 +400,6 @@ def add_places(tally: Tally, law: Law, indices: IntArray, noise: Noise) -> None:
 
 
 def add_paths(tally: Tally, law: Law, mechanism: LocalTrajectory, cells: IntArray, noise: Noise) -> None:
-    """Perturb paths, one place in each row of ``cells``, and add the reports to a tally, except for their number."""
     if not isinstance(law, Independent):
         add_places(tally, law, find_paths(mechanism.paths, cells), noise)
         return

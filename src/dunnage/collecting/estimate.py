@@ -67,15 +67,7 @@ from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_t
 from dunnage.devices.client import check_task, mechanisms_of
 from dunnage.devices.numbers import LocalNumeric, Reading, SquareWave, odds_of
 from dunnage.devices.paths import Independent, LocalTrajectory
-from dunnage.devices.places import (
-    DIRECTIONS,
-    HadamardResponse,
-    InClear,
-    LocalLocation,
-    NoiseVerdict,
-    Oracle,
-    Planar,
-)
+from dunnage.devices.places import DIRECTIONS, HadamardResponse, InClear, LocalLocation, NoiseVerdict, Oracle, Planar
 from dunnage.devices.report import Report
 from dunnage.devices.subjects import Quantity
 from dunnage.devices.task import Task
@@ -144,10 +136,8 @@ def normal_quantile(confidence: float) -> float:
 
 
 def binomial_bounds(counts: ArrayLike, num: int, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Return the exact interval of Clopper and Pearson for the chance behind each count.
-
-    If the counted events have different chances, it is for their mean: the count then varies less (Hoeffding 1956).
-    """
+    """Return the exact interval of Clopper and Pearson for the chance behind each count."""
+    # If the counted events have different chances, it is for their mean: the count then varies less (Hoeffding 1956).
     from scipy.special import betaincinv
 
     hits, tail = np.asarray(counts, dtype=np.float64), (1 - confidence) / 2
@@ -170,11 +160,9 @@ def score_bounds(
 
 
 def combine(parts: Sequence[Intervals], weights: Sequence[float]) -> Intervals:
-    """Return the weighted sum of independent estimates; weights are not negative.
-
-    The distance of the interval's ends from the value is the root of the sum of squares of those of the parts. An
-    unknown part may be anything in [-1, 1], and extends the interval by that.
-    """
+    """Return the weighted sum of independent estimates; weights are not negative."""
+    # The distance of the interval's ends from the value is the root of the sum of squares of those of the parts. An
+    # unknown part may be anything in [-1, 1], and extends the interval by that.
     value, below, above, variance, unknown = (np.zeros(np.shape(parts[0].value)) for _ in range(5))
     for part, weight in zip(parts, weights, strict=True):
         known = part.known
@@ -209,10 +197,7 @@ def combine_tiers(
 
 
 def heterogeneity(tiers: Sequence[Intervals]) -> float | None:
-    """Return the p-value of Cochran's Q, over all values together, for tiers that estimate the same.
-
-    Shares add up to 1, so k of them count as k - 1.
-    """
+    """Return the p-value of Cochran's Q, over all values together, for tiers that estimate the same."""
     from scipy.special import chdtrc
 
     known = [tier for tier in tiers if np.all(tier.known)]
@@ -222,14 +207,12 @@ def heterogeneity(tiers: Sequence[Intervals]) -> float | None:
     values = np.stack([tier.value for tier in known])
     mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
     distance = float((weights * (values - mean) ** 2).sum())
+    # Shares add up to 1, so k of them count as k - 1.
     return float(chdtrc((len(known) - 1) * max(mean.size - 1, 1), distance))
 
 
 def project_shares(values: ArrayLike, total: float = 1.0) -> FloatArray:
-    """Return the nearest values that are not negative and add up to a total (norm-sub).
-
-    All values are lowered (or raised) by one amount, and those that become negative are 0 instead.
-    """
+    """Return the nearest values that are not negative and add up to a total (norm-sub)."""
     given = np.asarray(values, dtype=np.float64)
     ordered = np.sort(given)[::-1]
     excess = (np.cumsum(ordered) - total) / np.arange(1, given.size + 1)
@@ -238,11 +221,9 @@ def project_shares(values: ArrayLike, total: float = 1.0) -> FloatArray:
 
 
 def ratio_bounds(top: Intervals, bottom: Intervals, *, num_points: int = 20_001) -> tuple[float, float]:
-    """Return the interval of a ratio in [-1, 1] of two estimates (Fieller 1954); ``bottom`` is a share.
-
-    A ratio r is in it if ``top - r * bottom`` may be 0. The two count as independent. If a report covers both, they
-    vary together, and the interval is wider than necessary.
-    """
+    """Return the interval of a ratio in [-1, 1] of two estimates (Fieller 1954); ``bottom`` is a share."""
+    # A ratio r is in it if top - r * bottom may be 0. The two count as independent: if a report covers both, they vary
+    # together, and the interval is wider than necessary.
     ratios = np.linspace(-1.0, 1.0, num_points)
     difference = top.value - ratios * bottom.value
     ends = np.stack([ratios * bottom.lower, ratios * bottom.upper])
@@ -442,10 +423,8 @@ def fit_distribution(
     bound_together: bool = False,  # Whether intervals may rely on that too
     present: tuple[float, float, float] = (1.0, 1.0, 1.0),  # Share of reports with a number, and its interval
 ) -> Distribution:
-    """Fit the distribution of a number to the square waves of one or more tiers.
-
-    Reports without a number were made from the middle of the domain, and are taken out again.
-    """
+    """Fit the distribution of a number to the square waves of one or more tiers."""
+    # Reports without a number were made from the middle of the domain, and are taken out again.
     bins = num_bins(laws[0].steps)
     arrays = [np.asarray(count, dtype=np.float64) for count in counts]
     for at, law in enumerate(laws):
@@ -514,11 +493,9 @@ def _possible(
 
 
 def _without_missing(shares: Ends, up_to: Ends, low: float, high: float) -> tuple[Ends, Ends]:
-    """Return the ends of shares among the numbers that are present, if these are from ``low`` to ``high`` of all.
-
-    The others were reported as the middle, an edge between two bins: how many of them count in a bin beside it, or up
-    to it, is not known.
-    """
+    """Return the ends of shares among the numbers that are present, if these are from ``low`` to ``high`` of all."""
+    # The others were reported as the middle, an edge between two bins: how many of them count in a bin beside it, or up
+    # to it, is not known.
     bins, edge = len(shares[0]), np.arange(1, len(shares[0]))
     beside = np.isin(np.arange(bins), (bins // 2 - 1, bins // 2))
 
@@ -649,10 +626,7 @@ def hadamard_scores(oracle: HadamardResponse, counts: IntArray) -> tuple[IntArra
 
 
 def _product_shares(law: Independent, tally: Tally, confidence: float) -> Intervals:
-    """Return shares of paths with places that were perturbed one by one: means of products of the estimates of places.
-
-    Inputs are numbered place by place; a path with a missing place has a number too.
-    """
+    """Return shares of paths, numbered place by place: means of products of the estimates of places."""
     oracle, num = law.place.oracle, tally.num_reports
     shape = (law.place.num_inputs,) * law.steps
     if math.prod(shape) > MAX_SHARES:
@@ -704,10 +678,7 @@ def _projected(value: FloatArray, law: object, filled: Sequence[Tally]) -> Float
 
 
 def planar_matrix(law: Planar) -> FloatArray:
-    """Return the chance of each reported cell (line) for each true cell (column).
-
-    Displacements beyond the box count for its border, as on devices.
-    """
+    """Return the chance of each reported cell (line) for each true cell (column)."""
     size, cells = law.grid.num_columns, law.grid.num_cells
     if cells > MAX_PLANAR_CELLS:
         raise ParameterError(f"a planar map has at most {MAX_PLANAR_CELLS:,} cells. Got {cells:,}. Use fewer levels.")
@@ -763,8 +734,6 @@ def planar_map(
 
 
 class _Lines:
-    """Lines of the table so far, and statements about each purpose."""
-
     def __init__(self) -> None:
         self.lines: list[dict[str, str | float | None]] = []
         self.combined: dict[str, dict[str, dict[str, str | float]]] = {}

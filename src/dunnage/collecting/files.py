@@ -41,15 +41,7 @@ import numpy as np
 import pyarrow as pa
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.collecting.tally import (
-    FORMAT,
-    TALLIES_KIND,
-    Tallies,
-    Tally,
-    TallyData,
-    check_tally,
-    note_tally,
-)
+from dunnage.collecting.tally import FORMAT, TALLIES_KIND, Tallies, Tally, TallyData, check_tally, note_tally
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
 from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, write_reports
@@ -72,8 +64,6 @@ from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a file, column by column."""
-
     first: int  # Number of the first of them, counted from 1 below the header
     size: int  # How many there are
     numbers: dict[str, FloatArray]  # Columns of doubles by name, NaN where there is no number
@@ -137,7 +127,6 @@ class RowFile:
         return list(dict.fromkeys([*self.labels, *([self.time] if self.time else []), *self.numbers]))
 
     def _problems(self, stream: TableStream, name: str) -> Iterator[Problem]:
-        """Say what is wrong with a column: it is missing, or has another type."""
         if stream.names.count(name) != 1:
             what = "there are several such columns" if name in stream.names else "there is no such column"
             remedy = "Name it as the task does; name longitude and latitude with --place-columns."
@@ -233,13 +222,11 @@ class RowFile:
         return InputError(str(self._at), [problem])
 
     def warnings(self) -> list[str]:
-        """Say what was skipped, or could not be read at all."""
         rows = "1 row was" if self.num_skipped == 1 else f"{self.num_skipped:,} rows were"
         skipped = f"{rows} skipped: without a vehicle or moment, or with more or fewer cells than the header"
         return [*([skipped] if self.num_skipped else []), *([self.lost] if self.lost else [])]
 
     def notes(self) -> list[str]:
-        """Say how many cells are not numbers."""
         return [
             f"{name}: 1 cell is not a number, and counts as missing"
             if num == 1
@@ -266,8 +253,6 @@ def _reported(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """What some vehicles report, each of them all purposes."""
-
     tiers: IntArray  # The vehicle's tier for each reading, as a number among the task's tier names
     slots: IntArray | None  # The slot, counted from 1 January 1970; None if nobody needs it
     # Columns by name for each step of a path, the latest last; a reading without a path is the last step
@@ -290,7 +275,6 @@ def value_of(purpose: Purpose, cells: Sequence[float]) -> Any:
 
 
 def most_steps(task: Task) -> int:
-    """Return how many places the longest path of a task has; 1 if it has no paths."""
     return max(purpose.steps for purpose in task.purposes)
 
 
@@ -311,7 +295,6 @@ class Window:
 
     @property
     def age_seconds(self) -> int:
-        """Age from which a row is too old."""
         return self.slot_seconds if self.max_age is None else self.max_age * 60
 
     @property
@@ -547,7 +530,6 @@ def read_days(days: tuple[str, str] | None, task: Task) -> tuple[int, int]:
 
 
 def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
-    """Check that a file to write is not one of the inputs, under whatever name."""
     for path in inputs:
         same = os.path.realpath(out) == os.path.realpath(path)
         if same or (os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path)):
@@ -557,7 +539,6 @@ def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathL
 
 
 def check_report_file(out: str | os.PathLike[str], *, force: bool) -> Path:
-    """Check that a report file may be written here, before anything is spent."""
     ReportFile(out)  # refuses a name with another ending; nothing is opened
     return check_new_file(out, force=force)
 
@@ -673,7 +654,6 @@ def _affords(client: Client, slot: Slot, purpose: str) -> bool:
 
 
 def day_text(day: int) -> str:
-    """Write a day, counted from 1 January 1970, as a date."""
     return date.fromordinal(_EPOCH + day).isoformat()
 
 

@@ -173,8 +173,6 @@ def simulate(
 
 
 class _FleetRun:
-    """One simulation: the vehicles so far, and what they reported."""
-
     def __init__(
         self,
         path: Path,
@@ -261,7 +259,6 @@ class _FleetRun:
             yield readings
 
     def _affordable(self) -> IntArray:
-        """Return how many slots the lifetime allowance pays for, tier by tier."""
         slots = (self.losses.bounded_of_slot(tier) for tier in self.task.tier_names)
         most = np.iinfo(np.int64).max // 2
         return np.array([min(self.task.limits.lifetime // loss, most) if loss else most for loss in slots])
@@ -475,10 +472,9 @@ class _History:
 
 
 class _DrawnSlots:
-    """The random slots of vehicles and days, as bits; chosen when they are first needed.
+    """The random slots of vehicles and days, as bits; chosen when they are first needed."""
 
-    The choice depends on nothing, so choosing late is the same as choosing before the day.
-    """
+    # The choice depends on nothing, so choosing late is the same as choosing before the day.
 
     def __init__(self, task: Task, public: Noise) -> None:
         self._schedule, self._public = task.schedule, public
@@ -527,7 +523,6 @@ class _DrawnSlots:
         return chosen.reshape(days, vehicles, bits)
 
     def of_day(self, day: int, num_vehicles: int) -> tuple[IntArray, IntArray]:
-        """Return vehicles and slots of a day, in the order of vehicles."""
         bits = np.unpackbits(self._bits[day - self._first, :num_vehicles], axis=1, bitorder="little")
         vehicles, slots = np.nonzero(bits)
         return vehicles, slots

@@ -296,10 +296,7 @@ def _bound(key: SealingKey, associated: str, version: int) -> bytes:
 
 
 def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str, version: int = 1) -> SealedRecord:
-    """Seal an identity record (text, numbers, true, false or None, also nested) under the active key.
-
-    It is bound to ``associated``, the vehicle's alias, which is not stored in it, and to its version.
-    """
+    """Seal an identity record (also nested) under the active key, bound to the vehicle's alias and to its version."""
     try:
         if not isinstance(record, Mapping) or not all(isinstance(name, str) for name in record):
             raise TypeError
@@ -335,8 +332,6 @@ def rotate(sealed: SealedRecord, keyring: KeyRing, *, associated: str, version: 
 
 
 class SealedFile(NamedTuple):
-    """The content of a file of records."""
-
     records: list[tuple[str, SealedRecord]]  # By alias
     name: str  # Random, the same in all versions of a file
     version: int  # 0 if it has no tag: a dropped or older line cannot be found then
@@ -430,7 +425,6 @@ def open_file(
     at_least: int = 0,  # Refuse a file of an earlier version
     force: bool = False,
 ) -> SealedFile:
-    """Open all records of a file into a private CSV file."""
     check_not_input(out, [sealed])
     target = check_new_file(out, force=force)
     file = read_sealed(sealed, keyring, at_least=at_least)
@@ -482,7 +476,6 @@ def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def _repeated(aliases: list[str]) -> list[int]:
-    """Return the places, counted from 1, of repeated aliases."""
     seen: set[str] = set()
     return [number for number, name in enumerate(aliases, 1) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
 
@@ -503,7 +496,6 @@ def _content(path: Path) -> bytes:
 
 
 def _sealed(path: Path) -> tuple[list[tuple[str, SealedRecord]], object]:
-    """Read the records of a file, and its tag; None if it has none."""
     lines = [line for line in _content(path).removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     if not lines:
         raise InputError(str(path), ["is empty. Name a file that dunnage device seal wrote."])

@@ -100,24 +100,20 @@ class Need:
 
     @property
     def goal(self) -> str:
-        """The wanted precision in words."""
         unit = f" {self.quantity.unit}" if self.quantity.unit else ""
         filled = ", missing as the middle," if self.quantity.missing == "middle" else ""
         return f"{self.quantity.name}{filled} to ±{number_text(self.half_width)}{unit}"
 
     @property
     def share(self) -> str:
-        """The wanted precision as a share of the range, in words."""
         return rounded_percent(self.half_width / float(self.quantity.high - self.quantity.low))
 
 
 def needed_reports(
     mechanism: LocalNumeric, at: int, half_width: float, *, confidence: float = 0.95, present: float = 1.0
 ) -> int:
-    """Return how many reports make the interval of a mean narrow enough, whatever the values.
-
-    Tiers have as many reports each, and weigh alike in the interval, which is right even if they differ.
-    """
+    """Return how many reports make the interval of a mean narrow enough, whatever the values."""
+    # Tiers have as many reports each, and weigh alike in the interval, which is right even if they differ.
     variances = [report_variance(mechanism, tier, at, present) for tier in mechanism.levels]
     variance, quantity = math.fsum(variances) / len(variances), mechanism.quantities[at]
     widths = float(quantity.high - quantity.low) / 2 * normal_quantile(confidence) / half_width
@@ -203,7 +199,6 @@ def lasting_days(task: Task) -> int | None:
 
 
 def plan_lines(needs: list[Need], task: Task, devices: int) -> Iterator[str]:
-    """Say in days or vehicles what a fleet that has not reported yet needs."""
     slots, lasting = task.schedule.slots_per_day, lasting_days(task)
     for (_, share), group in itertools.groupby(needs, lambda need: (need.num_reports, need.share)):
         alike = list(group)

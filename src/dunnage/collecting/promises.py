@@ -91,12 +91,10 @@ def bin_edges(quantity: Quantity) -> list[float]:
 
 
 def place_of(grid: Grid, cell: int) -> dict[str, float]:
-    """Return the columns of a cell's middle; empty for everything outside."""
     return dict(zip(("lon", "lat"), grid.centre(cell), strict=True)) if cell < grid.num_cells else {}
 
 
 def spend_id(task: Task) -> str:
-    """Name what was spent: by devices, from their own allowances."""
     return f"allowances of task {task.digest}"
 
 
@@ -209,10 +207,8 @@ def _guarantees(
 
 
 def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechanism]) -> Fraction:
-    """Return the bound of a slot: the sum over purposes, in the tier that reveals most.
-
-    A purpose without a bound, because its areas are in clear, counts as what it reveals between values of one area.
-    """
+    """Return the bound of a slot: the sum over purposes, in the tier that reveals most."""
+    # A purpose without a bound, because its areas are in clear, counts as what it reveals between values of one area.
     slots = []
     for tier in task.tier_names:
         slot = losses.bounded_of_slot(tier)
@@ -224,8 +220,6 @@ def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechani
 
 
 def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
-    """Return what a vehicle of each tier reveals: by report of each purpose, by slot, by day, and in its lifetime."""
-
     def plain_or_none(loss: Fraction | None) -> int | float | str | None:
         return None if loss is None else plain(loss)
 
@@ -242,7 +236,6 @@ def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
 
 
 def composed(task: Task, losses: TaskLosses, promise: Promise) -> Composition:
-    """State how losses add up: over a day, and over the lifetime of a vehicle, if there is a bound."""
     days = [losses.of_day(tier) for tier in task.tier_names]
     losses_of_days = [day for day in days if day is not None]
     bounded = len(losses_of_days) == len(days) and promise.true_loss(Neighbours.REPLACE_ONE).bounded

@@ -84,7 +84,6 @@ class CarrierPolicy:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that devices need, each once."""
         names = [self.vehicle, *([self.time] if self.time else []), *(number.name for number in self.numbers)]
         names += [column for columns in self.place_columns.values() for column in columns]
         return tuple(dict.fromkeys(names))
@@ -97,7 +96,6 @@ class CarrierPolicy:
         return FileColumns(vehicle=self.vehicle, time=self.time or usual.time, places=places)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the policy without its comments."""
         return digest_of(canonical(self.document))
 
 

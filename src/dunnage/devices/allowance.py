@@ -117,8 +117,6 @@ class Spent:
 
 
 class _DayData(TypedDict):
-    """A day in the file."""
-
     slots: list[int]
     spent: dict[str, tuple[str, int, int]]
     reports: list[tuple[int, str, str | None]]
@@ -148,8 +146,6 @@ class _Day:
 
 @dataclass
 class _Book:
-    """The whole content of the file."""
-
     task: str
     earlier_tasks: list[str]
     tier: str
@@ -164,7 +160,6 @@ class _Book:
     clocks: list[tuple[int, int]] = field(default_factory=list)  # times that the owner set back, from and to
 
     def to_bytes(self) -> bytes:
-        """Return the file: a line of JSON, and a line with its checksum."""
         data = {
             "format": FORMAT,
             "kind": _KIND,
@@ -222,7 +217,6 @@ class _Book:
         return any(first <= day <= last for first, last in self.spans)
 
     def choose(self, day: int, slots: tuple[int, ...]) -> None:
-        """Give a day its slots, once."""
         self.days[day] = _Day(slots)
         spans: list[tuple[int, int]] = []
         for first, last in sorted([*self.spans, (day, day)]):
@@ -261,7 +255,6 @@ class _Kept:
             self._write()  # a crash cut off a line, which must not damage the next one, or a line was replaced
 
     def add(self, day: int, own: _Day) -> None:
-        """Keep the reports of a day. They are on disk when this returns."""
         text = json.dumps({"task": self._task, "day": day, **own.to_dict()}, separators=(",", ":")).encode("ascii")
         line = b"%s %s\n" % (_checksum(text + b"\n"), text)
         if not any(own.reports.values()) or self._lines.get((self._task, day)) == line:
@@ -483,7 +476,6 @@ class Allowance:
         return own.slots if own else ()
 
     def _day(self, day: int) -> _Day | None:
-        """Return a day that is open, or closed and kept."""
         own = self._book.days.get(day)
         return own if own is not None or self._kept is None else self._kept.days.get(day)
 
@@ -534,13 +526,10 @@ class Allowance:
         return max(moment, book.seen)
 
     def _draw_days(self, moment: int) -> bool:
-        """Choose the slots of today and tomorrow if they never had any; return whether any are new.
-
-        Invariant: slots are chosen once for a day, and a slot is spent once for a purpose. A day is in ``spans`` from
-        the moment its slots are chosen, for ever, and such a day never gets slots again: either the book still has it,
-        with the marks of what is spent, or it has closed and nothing of it is due. This holds whatever the clock does,
-        so the owner may set it back without a refund.
-        """
+        # Invariant: slots are chosen once for a day, and a slot is spent once for a purpose. A day is in spans from the
+        # moment its slots are chosen, for ever, and such a day never gets slots again: either the book still has it,
+        # with the marks of what is spent, or it has closed and nothing of it is due. This holds whatever the clock
+        # does, so the owner may set it back without a refund.
         today = moment // SECONDS_PER_DAY
         fresh = [day for day in (today, today + 1) if not self._book.chose(day)]
         for day in fresh:
@@ -744,7 +733,6 @@ def _in_use(name: str) -> AllowanceError:
 
 @contextmanager
 def _reported(name: str) -> Iterator[None]:
-    """Turn errors of the file system into refusals."""
     try:
         yield
     except OSError as error:
@@ -753,7 +741,6 @@ def _reported(name: str) -> Iterator[None]:
 
 
 def _check_place(name: str, enrol: bool) -> None:
-    """Check that an allowance is at a place, or can be started there."""
     if os.path.isdir(name):
         raise AllowanceError(f"{name} is a folder, but an allowance is a file. Choose a file, for example inside it.")
     if os.path.lexists(name):

@@ -193,16 +193,13 @@ def draw_bits(num: int, x: Fraction, noise: Noise) -> int:
 
 @lru_cache(maxsize=512)
 def best_blocks(epsilon: Fraction, most: int) -> int:
-    """Return the best number of blocks of a Hadamard response: a power of two, at most ``most``, by integers alone.
+    """Return the best number of blocks of a Hadamard response: a power of two, at most ``most``, by integers alone."""
 
-    With inputs spread evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as many
-    have less exactly if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
-    """
-
+    # With inputs spread evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as
+    # many have less exactly if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
     def odds_exceed(limit: Fraction) -> bool:
-        """Return whether exp(epsilon) is above a rational number; it is irrational, so never equal."""
         bits = 64 + limit.numerator.bit_length()
-        while True:
+        while True:  # exp(epsilon) is irrational, so never equal to the limit
             low, high = exp_interval(epsilon, bits)
             border = (limit.denominator << bits) // limit.numerator  # exp(-epsilon) < 1/limit, times 2^bits
             if high <= border or low > border:
@@ -250,8 +247,7 @@ class _Oracle(Law):
 
     @property
     def ratio(self) -> float:
-        """``exp(-ratio_epsilon)`` as a float, for predicted errors only."""
-        return math.exp(-float(self.ratio_epsilon))
+        return math.exp(-float(self.ratio_epsilon))  # for predicted errors only
 
     @property
     def num_symbols(self) -> int:
@@ -283,10 +279,7 @@ class _Oracle(Law):
 
     @abstractmethod
     def score(self, symbol: int, index: int) -> int:
-        """Return the score of a symbol for an input: 1 if it supports it.
-
-        The estimate of the input's share is scale * (mean score - offset).
-        """
+        """Return 1 if a symbol supports an input; the estimate of its share is scale * (mean score - offset)."""
 
     def exponent(self, index: int, symbol: int) -> Fraction:
         return self.loss if self.score(symbol, index) == 1 else Fraction(0)
@@ -357,7 +350,6 @@ class SymmetricUnary(_Unary):
 
     @property
     def ratio_epsilon(self) -> Fraction:
-        """The x of ``exp(-x)``: the logarithm of the odds that a bit is kept."""
         return self.epsilon / 2
 
     def perturb(self, index: int, noise: Noise) -> int:
@@ -385,12 +377,11 @@ class PublishedUnary(SymmetricUnary):
 
 
 class HadamardResponse(_Oracle):
-    """Report one column of a Hadamard matrix: a few bits, however many inputs.
+    """Report one column of a Hadamard matrix: a few bits, however many inputs."""
 
-    There are B blocks of b columns, both powers of two; symbol ``block * b + column``. Input i belongs to block
-    ``i % B`` (so that neighbouring cells are in different blocks) and owns row ``1 + i // B`` of the matrix of order b.
-    The b/2 columns of its block in which that row has a 1 have odds exp(epsilon) to 1 against each other symbol.
-    """
+    # There are B blocks of b columns, both powers of two; symbol block * b + column. Input i belongs to block i % B (so
+    # that neighbouring cells are in different blocks) and owns row 1 + i // B of the matrix of order b. The b/2 columns
+    # of its block in which that row has a 1 have odds exp(epsilon) to 1 against each other symbol.
 
     name: ClassVar[str] = "hadamard"
     offset: ClassVar[float] = 0.0  # an entry has mean 0 for any other input
@@ -459,14 +450,10 @@ ORACLES: Mapping[str, type[Oracle]] = {
 
 @lru_cache(maxsize=256)
 def choose_oracle(num_inputs: int, epsilon: Fraction) -> Oracle:
-    """Choose the oracle that estimates shares best, or nearly so in a smaller report.
+    """Choose the oracle with the smallest report among those within 10 % of the least variance at a share of 0."""
 
-    It compares randomised response, Hadamard response and (if its report fits) optimised unary encoding by the variance
-    at a share of 0, with all other inputs equally likely. Among those within 10 % of the least, and none worse than
-    symmetric unary encoding if that fits, the smallest report wins. So the choice is randomised response up to about
-    3.4 exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
-    """
-
+    # None may be worse than symmetric unary encoding if that fits. So the choice is randomised response up to about 3.4
+    # exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
     # Device and platform must make the same choice, so variances are compared as fractions, not as floats.
     def variance_at_zero(oracle: Oracle) -> Fraction:
         return oracle.variance_of_one(Fraction(0), Fraction(exp_interval(oracle.ratio_epsilon, 256)[0], 1 << 256))
@@ -489,11 +476,10 @@ def find_oracle(method: str, num_inputs: int, epsilon: Fraction) -> Oracle:
 
 @dataclass(frozen=True, kw_only=True)
 class InClear(Law):
-    """A channel that shows a group (an area) in clear, and reports the place inside it through an oracle.
+    """A channel that shows a group (an area) in clear, and reports the place inside it through an oracle."""
 
-    Input ``group * group_size + inner``; the last input is "outside or missing": it is the oracle's last input, in
-    group 0. Symbol ``group * oracle.num_symbols + symbol of the oracle``.
-    """
+    # Input group * group_size + inner; the last input, outside or missing, is the oracle's last input in group 0.
+    # Symbol group * oracle.num_symbols + symbol of the oracle.
 
     oracle: Oracle  # the law of the place inside its group
     num_groups: int
@@ -552,20 +538,12 @@ DIRECTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Planar(Law):
-    """The law of a report that is a cell near the true one.
+    """Report a cell near the true one: two at distance d km lead to it with probabilities within exp(epsilon * d)."""
 
-    Inputs are the cells of the grid, and one past the last for a missing place, which counts as the middle of the box.
-    The norm of a displacement is its largest scalar product with one of the 36 directions: nearly its length.
-
-    Guarantee
-    ---------
-    Two cells at distance d km lead to any report with probabilities within a factor of exp(epsilon * d).
-
-    References
-    ----------
-    Andrés, Bordenabe, Chatzikokolakis, Palamidessi, "Geo-indistinguishability", CCS 2013 (their law is continuous, and
-    rounding it keeps no such promise); Yao et al. 2024, Definition 8, where the epsilon is missing.
-    """
+    # Inputs are the cells of the grid, and one past the last for a missing place, which counts as the middle of the
+    # box. The norm of a displacement is its largest scalar product with one of the 36 directions: nearly its length.
+    # After Andrés et al., Geo-indistinguishability, CCS 2013, whose law is continuous (rounding it keeps no such
+    # promise), and Yao et al. 2024, Definition 8, where the epsilon is missing.
 
     name: ClassVar[str] = "planar"
     grid: Grid
@@ -595,10 +573,8 @@ class Planar(Law):
 
     @property
     def blurs_all(self) -> bool:
-        """Whether reports are off by more than half the shorter side of the box, so that a map of it says nothing.
-
-        A report is about 2 / epsilon away from the true place (as if cells were small and the box endless).
-        """
+        """Whether reports are off by more than half the shorter side of the box, so that a map of it says nothing."""
+        # A report is about 2 / epsilon away from the true place (as if cells were small and the box endless).
         return float(2 / self.epsilon) > float(min(self.grid.pitch_km)) * self.grid.num_columns / 2
 
     def index(self, longitude: object, latitude: object) -> int:

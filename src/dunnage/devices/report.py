@@ -248,10 +248,7 @@ class BadReport(NamedTuple):
 
 
 class ReportFile:
-    """The reports of a file, one after another, and a count of unreadable ones.
-
-    Iterate over it to read; each iteration starts from the beginning. Memory does not grow with the file.
-    """
+    """The reports of a file, and a count of unreadable ones; each iteration starts from the beginning."""
 
     def __init__(self, path: str | os.PathLike[str], *, task: Task | None = None) -> None:
         self.path, self.task = str(os.fspath(path)), task

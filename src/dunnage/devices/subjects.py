@@ -37,7 +37,6 @@ def set_text(owner: object, name: str, what: str, *, empty: bool = False) -> Non
 
 
 def set_number(owner: object, name: str, what: str) -> Fraction:
-    """Replace a field by the exact number that it stands for, and return that."""
     try:
         number = exact(getattr(owner, name), what=what)
     except ParameterError as error:
@@ -74,11 +73,8 @@ class Described:
 
 
 def read_number(value: object) -> Fraction | float | None:
-    """Read a private number exactly: a fraction, an infinite float, or None if it is missing or not a number.
-
-    A float stands for its exact value. NaN, None, text and anything else that is not a real number count as missing.
-    This never raises an error, so whether a device reports cannot depend on the value.
-    """
+    """Read a private number exactly: a fraction, an infinite float, or None if it is missing or not a number."""
+    # This never raises an error, so whether a device reports cannot depend on the value.
     if isinstance(value, Fraction | int):
         return Fraction(value)
     if value is None or isinstance(value, str | bytes | complex):
@@ -136,7 +132,6 @@ class Quantity(Described):
         return read_number(value) is not None
 
     def normalised(self, value: object) -> Fraction:
-        """Return a value clamped and scaled to [-1, 1]; 0 if it is missing."""
         number = read_number(value)
         if number is None:
             return Fraction(0)
@@ -158,12 +153,11 @@ class Quantity(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Described):
-    """A box cut into 2^(levels - 1) columns and as many rows; the number of a cell is its quadtree (Morton) code.
+    """A box cut into 2^(levels - 1) columns and as many rows; the number of a cell is its quadtree (Morton) code."""
 
-    The code has 2(levels - 1) bits, a bit of the column before a bit of the row, the coarsest first; columns count
-    from the west, rows from the south. Its first 2(area_levels - 1) bits name the area, the rest the place inside it
-    (Yao et al. 2024, Algorithm 4, steps 3 to 8).
-    """
+    # The code has 2(levels - 1) bits, a bit of the column before a bit of the row, the coarsest first; columns count
+    # from the west, rows from the south. Its first 2(area_levels - 1) bits name the area, the rest the place inside it
+    # (Yao et al. 2024, Algorithm 4, steps 3 to 8).
 
     box: tuple[Fraction, Fraction, Fraction, Fraction]  # west, south, east, north, in degrees
     levels: int  # levels of the quadtree; level 1 is the box itself
@@ -221,11 +215,9 @@ class Grid(Described):
         return 1 << self.inner_bits
 
     def cell(self, longitude: object, latitude: object) -> int:
-        """Return the exact cell of a place; ``outside`` if it is missing, not a number or not in the box.
-
-        A place on an inner border belongs to the cell east or north of it; one on the east or north side of the box
-        belongs to the last cell.
-        """
+        """Return the exact cell of a place; ``outside`` if it is missing, not a number or not in the box."""
+        # A place on an inner border belongs to the cell east or north of it, one on the east or north side to the last
+        # cell.
         steps = []
         for value, low, high in zip((longitude, latitude), self.sides[:2], self.sides[2:], strict=True):
             number = read_number(value)
@@ -236,10 +228,7 @@ class Grid(Described):
 
     @cached_property
     def sides(self) -> tuple[Fraction, ...]:
-        """The sides for comparison with places: the nearest doubles, because positions are doubles too.
-
-        So a place at 30.8 lies on a side at 30.8. After this, nothing is rounded.
-        """
+        """The sides as the nearest doubles, because positions are doubles: a place at 30.8 lies on a side at 30.8."""
         return tuple(Fraction(float(side)) for side in self.box)
 
     def cell_at(self, column: int, row: int) -> int:
@@ -278,13 +267,11 @@ class Grid(Described):
 
     @cached_property
     def pitch_km(self) -> tuple[Fraction, Fraction]:
-        """Width and height of a cell in kilometres, both rounded down.
-
-        A degree of latitude counts as 110.57 km, its smallest length on the WGS 84 ellipsoid. A degree of longitude
-        counts as 111.31 km times the cosine (series to six decimals, rounded down) of the latitude of the box farthest
-        from the equator. So no distance along a path inside the box is overstated, and a loss per kilometre of this
-        grid is at most that loss per true kilometre.
-        """
+        """Width and height of a cell in kilometres, both rounded down."""
+        # A degree of latitude counts as 110.57 km, its smallest length on the WGS 84 ellipsoid. A degree of longitude
+        # counts as 111.31 km times the cosine (series to six decimals, rounded down) of the latitude of the box
+        # farthest from the equator. So no distance in the box is overstated, and a loss per kilometre is at most that
+        # per true kilometre.
         west, south, east, north = self.box
         pi = Fraction(314159265358979323856, 10**20)  # rounded up, so the angle is too large and its cosine too small
         angle = max(abs(south), abs(north)) * pi / 180

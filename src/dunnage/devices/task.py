@@ -118,7 +118,6 @@ class Purpose(Described):
 
 
 def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> None:
-    """Keep a sequence of named things as a tuple without repeated names."""
     given: object = getattr(owner, name)
     items = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else ()
     if not least <= len(items) <= most or not all(isinstance(item, kind) for item in items):
@@ -131,12 +130,10 @@ def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> N
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Described):
-    """When a vehicle reports, and until when a report counts; all in UTC.
+    """When a vehicle reports, and until when a report counts; all in UTC."""
 
-    Before each day a device chooses ``slots_per_day`` of its moments, uniformly at random, and never moves them. It
-    sends the report of a slot from its moment until ``lateness_minutes`` later, but not after the day has closed.
-    With ``hours``, only moments are chosen whose slot, the ``slot_minutes`` up to the moment, lies in these hours.
-    """
+    # Before each day a device chooses slots_per_day of its moments, uniformly at random, and never moves them. With
+    # hours, the whole slot, the slot_minutes up to its moment, lies in them.
 
     slots_per_day: int = 1  # reports of each purpose in a day
     slot_minutes: int = 5  # minutes between the moments of a day; divides a day evenly
@@ -196,7 +193,6 @@ class Schedule(Described):
         return self.span[0] <= day <= self.span[1]
 
     def chooses(self, slot: int) -> bool:
-        """Return whether a device may choose a slot."""
         if not 0 <= slot < self.num_moments or self.hours is None:
             return 0 <= slot < self.num_moments
         start, end = (_minutes_of(time, "hours") for time in self.hours)
@@ -213,10 +209,7 @@ class Schedule(Described):
         return min(self.moment(day, slot) + self.lateness_minutes * 60, self.closes(day))
 
     def accepts(self, day: int, slot: int, now: float | None = None) -> bool:
-        """Return whether a collector accepts a report of a slot: of a day of the task, and with a time, at that time.
-
-        Clocks may differ by ``skew_seconds``.
-        """
+        """Return whether a collector accepts a report of a slot, of a day of the task, and if given, at that time."""
         early, late = self.moment(day, slot) - self.skew_seconds, self.deadline(day, slot) + self.skew_seconds
         return self.covers(day) and self.chooses(slot) and (now is None or early <= now <= late)
 
@@ -291,7 +284,6 @@ class FileColumns(Described):
             )
 
     def numbers_of(self, task: Task) -> list[str]:
-        """Name the columns of numbers that a task needs, each once."""
         names = [quantity.name for purpose in task.purposes for quantity in purpose.quantities]
         names += self.places if any(purpose.grid for purpose in task.purposes) else ()
         return list(dict.fromkeys(names))
