@@ -3,15 +3,9 @@
 
 One row is one report, and the result is the :class:`~dunnage.collecting.tally.Tally`. Rows are perturbed
 :data:`CHUNK_ROWS` at a time, so memory does not grow with them. Every law is exactly that of its scalar sibling in
-:mod:`dunnage.devices.numbers` or :mod:`dunnage.devices.places`, with the entropy of the system:
-
-- choices use the tables of :mod:`dunnage.noise.arrays`, which round nothing;
-- one-hot rows are never made: a byte of noise is eight bits at once (:func:`unary`);
-- a number becomes a point of its public grid at random by comparing 16 random binary digits with the number in floating
-  point, with a bound on all rounding; exact fractions and as many more digits as it takes decide the few that this
-  leaves open, about one in 32,000 (:func:`round_at_random`);
-- a position becomes a cell by comparing it with the smallest double that is not below each border
-  (:func:`find_cells`).
+:mod:`dunnage.devices.numbers` or :mod:`dunnage.devices.places`, with the entropy of the system. Where 16 random binary
+digits and floating point, with a bound on all rounding, leave a choice open (about one in 32,000), exact fractions and
+as many more digits as it takes decide it.
 """
 
 from __future__ import annotations
@@ -27,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.collecting.tally import BITS, SYMBOLS, Tally
+from dunnage.collecting.tally import BITS, SYMBOLS, Packed, Tally
 from dunnage.devices.numbers import (
     Hybrid,
     JointDuchi,
@@ -57,8 +51,6 @@ from dunnage.errors import ParameterError
 from dunnage.exact import nearest_float
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Interval, Noise, ceil_divide, exp_interval
-
-Packed = NDArray[np.uint8]
 
 MAX_DIMENSIONS = 62  # Numbers in a joint report: their signs are one word
 
@@ -169,10 +161,7 @@ def at_most(number: Fraction) -> float:
 
 
 def number_symbols(noise: Noise, law: NumberLaw, points: IntArray) -> Iterator[tuple[str, IntArray]]:
-    """Draw a symbol for each point (0 at the low end), and yield keys of laws with their symbols.
-
-    Symbols are those of :meth:`~dunnage.devices.numbers.NumberLaw.split`, in any order.
-    """
+    """Draw a symbol for each point (0 at the low end); yield keys and symbols of ``NumberLaw.split``, in any order."""
     if isinstance(law, LiteralPiecewise):
         raise ParameterError(
             "the printed Algorithm 1 is biased and does not work in bulk. Perturb one number at a time."

@@ -18,22 +18,14 @@ share           ``path``                                    share of a path: cel
 line it is empty. Estimates use only perturbed reports: they read nothing private, draw nothing and spend nothing. The
 allowances of vehicles record what they revealed, and the certificate states how much that may be.
 
-An :class:`Intervals` has an array of unbiased values, each with its own interval and variance. Intervals are for single
-values: it is less likely that many are right at once. They also work for small numbers of reports: exact ones (Clopper
-and Pearson) where a count is binomial, score intervals (Wilson) where the law's variance is a known function of the
-estimate, Student's t elsewhere. The method of variance estimates recovery (Zou and Donner 2008) combines several, and
-keeps lopsided intervals lopsided.
+Intervals are for single values: it is less likely that many are right at once. They also work for small numbers of
+reports: exact ones (Clopper and Pearson) where a count is binomial, score intervals (Wilson) where the law's variance
+is a known function of the estimate, Student's t elsewhere. The method of variance estimates recovery (Zou and Donner
+2008) combines several, and keeps lopsided intervals lopsided.
 
-*Means.* For each tier and attribute, the symbols of each law add up to an unbiased mean in [-1, 1] units. A sign law's
-interval is exact. For the others the variance is that of the reports, though never less than the law's own at that
-mean, with Student's t; with fewer than :data:`FEW` reports the law's largest variance instead. The two parts of the
-hybrid law are weighted by their variance, then tiers are combined (:func:`combine_tiers`).
-
-*Shares.* Each oracle's counts give an unbiased share of every input: with an exact interval for randomised response and
-unary encoding, a score interval for Hadamard response and where areas are in clear. The released value is the nearest
-point of the simplex (shares that are not negative and add up to 1); the interval stays that of the unbiased estimate,
-clipped to [0, 1], and extended to the value if that lies outside. The planar law has no unbiased share: the value is
-the likeliest map, and the interval that of the map from inverting the channel, however wide.
+*Shares.* The released value is the nearest point of the simplex (shares that are not negative and add up to 1); the
+interval stays that of the unbiased estimate. The planar law has no unbiased share: the value is the likeliest map, and
+the interval that of the map from inverting the channel, however wide.
 
 *Distributions* behind a known channel (square waves, planar reports) come from expectation maximisation. For square
 waves each step is followed by smoothing (EMS, Li et al. 2020), because otherwise the fit follows the noise. Smoothing
@@ -95,8 +87,6 @@ _SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain
 
 
 class Intervals(NamedTuple):
-    """Unbiased values, the ends of their intervals, and their variances."""
-
     value: FloatArray  # NaN where nothing was reported
     lower: FloatArray  # lower, upper: ends of the intervals; infinite where nothing was reported
     upper: FloatArray
@@ -271,7 +261,6 @@ def sums_of(part: Part) -> Sums:
 
 
 def law_mean(reading: Reading, sums: Sums, confidence: float) -> Intervals:
-    """Estimate the mean of an attribute, in units of [-1, 1], from the symbols of one law."""
     from scipy.special import stdtrit
 
     if not sums.num:
@@ -294,7 +283,6 @@ def law_mean(reading: Reading, sums: Sums, confidence: float) -> Intervals:
 
 
 def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence: float) -> tuple[Intervals, float]:
-    """Estimate the mean of one attribute from the reports of a tier, with its precision."""
     parts, precisions = [], []
     for key, part in tally.parts.items():
         if key[0] == attribute and part.num:
@@ -312,7 +300,6 @@ def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence:
 def estimate_means(
     mechanism: LocalNumeric, tallies: Sequence[Tally], *, confidence: float, rule: str
 ) -> tuple[list[Mean], list[Mean]]:
-    """Estimate the mean of every quantity, and the share of present values where that is reported."""
     filled = [tally for tally in tallies if tally.num_reports]
     estimates: list[tuple[Intervals, Combination, int]] = []  # of each attribute, in units of [-1, 1]
     for place in range(len(mechanism.attributes)):
@@ -346,7 +333,6 @@ def estimate_means(
 
 
 def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combination: Combination, num: int) -> Mean:
-    """Clip to the domain and convert to units; the value lies in the interval."""
     inside = [float(np.clip(number, -1.0, 1.0)) for number in (value, *ends)]
     known = math.isfinite(value)
     lower, upper = (min(inside[0], inside[1]), max(inside[0], inside[2])) if known else (-1.0, 1.0)
@@ -360,8 +346,6 @@ def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combinati
 
 
 class Distribution(NamedTuple):
-    """A fitted distribution over equal bins of [-1, 1]."""
-
     shares: Intervals  # Share of each bin, with its interval
     quantiles: Intervals  # Quarter, middle and three quarters points in [-1, 1], with their intervals
 
@@ -599,10 +583,11 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
     num = of or part.num
     here = part.num / num
     if isinstance(oracle, HadamardResponse):
-        scores, blocks = hadamard_scores(oracle, part.counts)
-        value = scores / num * oracle.scale
+        table = part.counts.reshape(oracle.num_blocks, oracle.num_columns)
+        rows, blocks = np.divmod(np.arange(oracle.num_inputs), oracle.num_blocks)
+        value = walsh_hadamard(table)[blocks, rows + 1] / num * oracle.scale
         # The square of an entry is 1 in the own block, else 0.
-        squares = np.maximum(blocks / num, 2 * oracle.q * here) * oracle.scale**2
+        squares = np.maximum(table.sum(axis=1)[blocks] / num, 2 * oracle.q * here) * oracle.scale**2
         variance = np.maximum(squares - np.clip(value, 0.0, 1.0) ** 2, 0.0) / num
         return Intervals(value, *score_bounds(value, num, (squares, 0.0), confidence), variance)
     value = (part.counts / num - oracle.q * here) * oracle.scale
@@ -616,13 +601,6 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
         wider = normal_quantile(confidence) * inside / here * math.sqrt(here * (1 - here) / num)
         lower, upper = value - np.hypot(value - lower, wider), value + np.hypot(upper - value, wider)
     return Intervals(value, lower, upper, variance)
-
-
-def hadamard_scores(oracle: HadamardResponse, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return for each input the sum of its matrix entries over reports, and the number of reports of its block."""
-    table = counts.reshape(oracle.num_blocks, oracle.num_columns)
-    rows, blocks = np.divmod(np.arange(oracle.num_inputs), oracle.num_blocks)
-    return walsh_hadamard(table)[blocks, rows + 1], table.sum(axis=1)[blocks]
 
 
 def _product_shares(law: Independent, tally: Tally, confidence: float) -> Intervals:
@@ -662,7 +640,6 @@ def _product_shares(law: Independent, tally: Tally, confidence: float) -> Interv
 
 
 def _projected(value: FloatArray, law: object, filled: Sequence[Tally]) -> FloatArray:
-    """Return the nearest shares; where groups are in clear, those of a group add up to its part of the reports."""
     if not isinstance(law, InClear):
         return project_shares(value)
     nums = np.zeros(law.num_groups)
@@ -741,7 +718,6 @@ class _Lines:
         self.paths: dict[str, dict[str, int]] = {}
 
     def add(self, quantity: str, purpose: str, ends: Iterable[float | None], **cells: str | float) -> None:
-        """Add a line; its value and the ends of its interval in order."""
         numbers = dict(zip(("value", "lower", "upper"), ends, strict=True))
         self.lines.append({"quantity": quantity, "purpose": purpose, **numbers, **cells})
 

@@ -8,11 +8,7 @@ key; a retired key opens old records until it is dropped, and then nobody can op
 
 A record is padded to a multiple of 256 bytes, so that its length says little. Nonces are 96 random bits: renew a key
 before it has sealed 2^32 records (NIST SP 800-38D). Anything that does not fit (another key, nonce or alias, a changed
-byte) gives the same :class:`~dunnage.errors.SealError`, which says nothing about the record. ``cryptography`` does the
-arithmetic.
-
-A CSV file of vehicles becomes sealed JSON lines, each with the vehicle's readable alias. With the key ring it becomes a
-CSV file again, which only its owner can read. Files appear whole or not at all.
+byte) gives the same :class:`~dunnage.errors.SealError`, which says nothing about the record.
 
 Each record has a version, which nobody can change unnoticed, and the last line of a file is a tag over all lines and
 the version of the file: a line that was dropped, added, moved or replaced by an older one is found. A whole older file
@@ -122,8 +118,6 @@ class SealingKey:
 
 @dataclass(frozen=True)
 class KeyRing:
-    """Keys by their ids, exactly one of them active; immutable."""
-
     keys: tuple[SealingKey, ...]
 
     def __post_init__(self) -> None:
@@ -201,7 +195,6 @@ class KeyRing:
 
 @contextmanager
 def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iterator[None]:
-    """Lock a key ring from reading it to writing it; wait for others first."""
     if os.name != "posix":
         yield
         return
@@ -230,8 +223,6 @@ def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iter
 
 @dataclass(frozen=True, kw_only=True)
 class SealedRecord:
-    """An encrypted record; safe to store, and useless without its key."""
-
     key_id: str  # Which key opens it
     nonce: bytes = field(repr=False)  # 96 random bits
     ciphertext: bytes = field(repr=False)  # The encrypted record with its tag
@@ -379,7 +370,6 @@ def seal_file(
     after: str | os.PathLike[str] | None = None,  # The file before it; its version goes on. By default the one replaced
     force: bool = False,  # Replace an existing file
 ) -> SealedFile:
-    """Seal the rows of a CSV file, each bound to its alias and to the version of the file."""
     check_not_input(out, [records])
     target = check_new_file(out, force=force)
     rows = _records(Path(records), alias)
@@ -397,7 +387,6 @@ def seal_file(
 def rotate_file(
     sealed: str | os.PathLike[str], keyring: KeyRing, out: str | os.PathLike[str], *, force: bool = False
 ) -> SealedFile:
-    """Seal all records of a file again under the ring's active key, also in place with ``force``."""
     target = check_new_file(out, force=force)
     before = read_sealed(sealed, keyring)
     version = before.version + 1

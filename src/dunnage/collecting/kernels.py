@@ -14,7 +14,6 @@ from dunnage.arrays import kernel, piece
 
 @kernel
 def set_bits(rows: Any, indices: Any, ones: Any) -> None:
-    """Overwrite one bit of every packed row: that of its own index."""
     for row in range(len(rows)):
         place, mask = indices[row] >> 3, np.uint8(1 << (indices[row] & 7))
         if ones[row]:
@@ -64,8 +63,9 @@ def hadamard_symbols(indices: Any, halves: Any, columns: Any, num_blocks: int, n
 @kernel
 def round_values(values: Any, words: Any, scaling: Any, points: Any) -> Any:
     """Round values at random to the points 0 to ``top`` of their domain; return which could not be decided here."""
-    # The low end, the largest number not above it, the smallest not below the high end, points to a unit, the point of a
-    # missing value, the largest error of all this, the width of a word's interval. The point is the whole part of a sum.
+    # The low end, the largest number not above it, the smallest not below the high end, points to a unit, the point of
+    # a missing value, the largest error of all this, the width of a word's interval. The point is the whole part of a
+    # sum that value and word bound.
     low, bottom, most, factor, middle, error, width, top = scaling
     undecided = np.zeros(len(values), dtype=np.bool_)
     for place in range(len(values)):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dunnage.collecting.estimate import normal_quantile
@@ -31,15 +31,12 @@ from dunnage.exact import exact, shown
 from dunnage.release import Release
 from dunnage.text import number_text, rounded_percent, several
 
-DEFAULT_SHARE = Fraction(5, 100)
-"""Half the width of an interval, as a share of the number's domain, if nothing else is wanted."""
+DEFAULT_SHARE = Fraction(5, 100)  # half the width of an interval, as a share of the number's domain
 _MIN_PRESENT = 0.01  # a smaller share of slots with a reading is as good as none
 
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """How far the ends of an interval may lie from the estimate."""
-
     share: Fraction = DEFAULT_SHARE  # of the domain of each number
     by_name: Mapping[str, Fraction] = field(default_factory=dict)  # of some numbers, in their unit
 
@@ -78,8 +75,6 @@ class Precision:
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """What the wanted precision of one mean takes."""
-
     purpose: str
     quantity: Quantity
     half_width: float  # wanted, in the unit of the number
@@ -121,7 +116,6 @@ def needed_reports(
 
 
 def report_variance(mechanism: LocalNumeric, tier: Tier, at: int, present: float = 1.0) -> float:
-    """Return the largest variance, in units of [-1, 1], that a mean has times the number of reports."""
     report, quantity = mechanism.channel(tier), mechanism.quantities[at]
 
     def quadratic(attribute: int) -> tuple[float, float]:
@@ -137,7 +131,6 @@ def report_variance(mechanism: LocalNumeric, tier: Tier, at: int, present: float
 
 
 def needs_of_task(task: Task, precision: Precision, *, confidence: float = 0.95) -> list[Need]:
-    """Say by the laws alone what each mean takes if every slot has a reading."""
     precision.check(task)
     needs = []
     for purpose in task.purposes:
@@ -177,22 +170,12 @@ def needs_of_release(release: Release, task: Task, precision: Precision) -> list
                     at_least = not slots["lower"] > 0
                     share = 1.0 if at_least else slots["value"]
                 total = needed_reports(law, at, wanted, confidence=confidence, present=share)
-            needs.append(
-                Need(
-                    purpose=key[0],
-                    quantity=quantity,
-                    half_width=wanted,
-                    num_reports=total,
-                    num_now=num,
-                    half_width_now=now,
-                    at_least=at_least,
-                )
-            )
+            need = Need(purpose=key[0], quantity=quantity, half_width=wanted, num_reports=total, num_now=num)
+            needs.append(replace(need, half_width_now=now, at_least=at_least))
     return needs
 
 
 def lasting_days(task: Task) -> int | None:
-    """Return for how many days the lifetime of every vehicle pays; None if there is no bound."""
     losses = check_task(task)
     days = [losses.of_day(tier) for tier in task.tier_names]
     return None if None in days else min(int(task.limits.lifetime // day) for day in days if day)

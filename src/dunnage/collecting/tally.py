@@ -70,8 +70,6 @@ _BIT_OF_BYTE = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.int64)  #
 
 @dataclass
 class Sums:
-    """Number, sum and sum of squares of numeric symbols, exact however many there are."""
-
     law: ClassVar[tuple[object, ...]] = ("sums",)  # What must be equal in parts that add up
     num: int = 0
     total: int = 0
@@ -103,8 +101,6 @@ class Sums:
 
 @dataclass
 class Counts:
-    """How often each symbol occurred, or how often each bit was set, in a number of reports."""
-
     kind: str  # `"symbols"` or `"bits"`
     counts: IntArray  # One count for each symbol or bit; with several axes, for each combination
     num: int = 0  # Number of reports

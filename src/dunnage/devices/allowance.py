@@ -32,10 +32,8 @@ have not closed. Its rules:
   it nothing is spent again, and only reports that were not written elsewhere are lost. :meth:`Allowance.forget_kept`
   deletes them.
 
-Each write goes to a temporary name and is renamed; file and folder are synchronised with the disk. Anyone
-who may write all these files can also reset them: they belong to the vehicle, and protect against accidents and
-crashes, not against its owner. This module uses only the standard library, and runs on
-Linux and macOS.
+Anyone who may write all these files can also reset them: they belong to the vehicle, and protect against accidents and
+crashes, not against its owner. This module runs on Linux and macOS.
 """
 
 from __future__ import annotations
@@ -86,8 +84,6 @@ class Slot(NamedTuple):
 
 @dataclass
 class Spent:
-    """A spend: the sum of bounded losses, and the number of reports without a bound."""
-
     loss: Fraction = Fraction(0)
     num_reports: int = 0
     num_unbounded: int = 0
@@ -163,18 +159,10 @@ class _Book:
         data = {
             "format": FORMAT,
             "kind": _KIND,
-            "task": self.task,
-            "earlier_tasks": self.earlier_tasks,
-            "tier": self.tier,
-            "seen": self.seen,
+            **vars(self),
             "lifetime": {name: spent.to_list() for name, spent in self.lifetime.items()},
             "days": {str(day): own.to_dict() for day, own in self.days.items()},
             "cap": NO_CAP if self.cap is None else str(self.cap),
-            "name": self.name,
-            "num_writes": self.num_writes,
-            "counter": self.counter,
-            "spans": self.spans,
-            "clocks": self.clocks,
         }
         line = json.dumps(data, separators=(",", ":")).encode("ascii")
         return b"%s\nsha256 %s\n" % (line, _checksum(line))
@@ -189,14 +177,8 @@ class _Book:
             raise ValueError
         if data["format"] == 1:  # nobody knows any more which days had slots: all until now
             last = max([int(data["seen"]) // SECONDS_PER_DAY, *map(int, data["days"])])
-            data |= {
-                "cap": MAX_DAY_LOSS,
-                "name": "",
-                "num_writes": 0,
-                "counter": "",
-                "spans": [(0, last)],
-                "clocks": [],
-            }
+            data |= {"cap": MAX_DAY_LOSS, "spans": [(0, last)], "clocks": []}
+            data |= {"name": "", "num_writes": 0, "counter": ""}
         return cls(
             task=str(data["task"]),
             earlier_tasks=[str(digest) for digest in data["earlier_tasks"]],

@@ -5,8 +5,6 @@ At each slot of its allowance, and for each purpose of the task, a device sends 
 a number outside its domain is clamped; a place outside the grid, a missing or unreadable value, NaN and None are
 separate inputs or the middle of the domain, as the task says. So only the schedule and the allowance decide whether a
 report is sent.
-
-This module and its imports use the standard library alone.
 """
 
 from __future__ import annotations
@@ -64,7 +62,6 @@ class TaskLosses:
         return None if slot is None else slot * self.task.schedule.slots_per_day
 
     def statements(self) -> list[str]:
-        """Say, for each tier, how much a slot, a day, a window and a lifetime of reports give away."""
         lines, schedule, lifetime = [], self.task.schedule, self.task.limits.lifetime
         num, width = schedule.slots_per_day, schedule.window
         for tier in self.task.tier_names:

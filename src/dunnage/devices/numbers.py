@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers: speed, load, temperature, reported so that one report of all of them gives away no more than epsilon.
 
-:class:`LocalNumeric` makes one report of several numbers with public bounds. The sound default samples a few of them,
-evenly and without looking at them, and hides each by a law. The published e-L_LDP, which hides all of them at epsilon
-each, is one parameter away. A report says which numbers it contains.
-
 A number of [-1, 1] is first rounded at random to a point i of -m .. m (``Quantity.point``), which keeps its mean.
 Then :meth:`~NumberLaw.index_of` turns the point into an input of a law, which is a
 :class:`~dunnage.devices.places.Channel` from inputs to symbols. Every law's estimate is *linear* in the symbol,
@@ -23,12 +19,7 @@ law                  inputs                             symbols                 
 
 E stands for e to the epsilon. If a formula needs E as a number (scales, variances, the choice of a window), it is a
 fraction that is right to 128 binary digits, never a float of some library, so device and platform always agree.
-Sampling needs no such number. Proofs: ``docs/proofs/local-numeric.md``. This module uses only the standard library.
-
-References
-----------
-Warner 1965; Duchi, Jordan, Wainwright 2018; Wang et al. 2019 (piecewise, hybrid); Li et al. 2020 (square wave); Yao et
-al. 2024 (L-PM). Discrete forms: here.
+Sampling needs no such number. Proofs: ``docs/proofs/local-numeric.md``. :class:`LocalNumeric` has the references.
 """
 
 from __future__ import annotations
@@ -49,12 +40,10 @@ from dunnage.exact import plain, shown, shown_number
 from dunnage.model.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbours, Promise
 from dunnage.noise.source import WORD_BITS, Interval, Noise, ceil_divide, exp_interval, integer, rational
 
-HYBRID_FROM, HYBRID_TO = Fraction(61, 100), Fraction(11, 5)
-"""Up to this epsilon the hybrid law is Duchi's alone (Wang et al. 2019, eq. 8: 0.6102...)."""
+HYBRID_FROM, HYBRID_TO = Fraction(61, 100), Fraction(11, 5)  # Wang et al. 2019, eq. 8: 0.6102...
 MAX_STRIDE = 16
 MAX_QUANTITIES = 64
-EPSILON_EACH = Fraction(5, 2)
-"""If a report has more than one number, each gets at least this epsilon: it has floor(epsilon / 2.5) of them."""
+EPSILON_EACH = Fraction(5, 2)  # if a report has more than one number, each gets at least this epsilon
 _DIGITS = 128
 _WORTH = Fraction(1001, 1000)
 _MAX_VARINT_BYTES = 10
@@ -168,8 +157,6 @@ class Reading(ABC):
 
 
 class NumberLaw(Reading):
-    """A law of one number: a channel with readable symbols."""
-
     @property
     def num_inputs(self) -> int:
         return 2 * self.steps + 1
@@ -180,7 +167,6 @@ class NumberLaw(Reading):
         """All symbols in order, however many; None if they are endless."""
 
     def index_of(self, point: int, noise: Noise) -> int:
-        """Turn a point into an input, at random if the law only has the ends."""
         return point + self.steps
 
     @abstractmethod
@@ -256,8 +242,6 @@ class Duchi(_SignLaw):
 
 
 class Warner(_SignLaw):
-    """Answer yes (1) or no (-1), truthfully with odds of e to the epsilon."""
-
     key: ClassVar[str] = "warner"
 
 
@@ -288,8 +272,6 @@ class LaplaceNumber(NumberLaw):
 
 
 class WindowLaw(NumberLaw):
-    """Land within ``half`` of ``stride * i`` with odds of e to the epsilon for each symbol, else anywhere, evenly."""
-
     stride: int  # symbols from one point to the next (s)
     half: int  # width of the window on either side (h)
     window: int  # number of symbols in the window: 2 h + 1
@@ -408,7 +390,6 @@ class Hybrid(NumberLaw):
 
     @property
     def last(self) -> int:
-        """The largest symbol, which is Duchi's plus."""
         return self.piecewise.last + 1
 
     @property
@@ -500,7 +481,6 @@ class LiteralPiecewise(PublishedPiecewise):
         raise ParameterError("the printed Algorithm 1 has no rational exponents. Use ratio_bounds.")
 
     def ratio_bounds(self) -> tuple[Fraction, Fraction]:
-        """Enclose the largest ratio of two probabilities of one symbol."""
         one = 1 << _DIGITS
         low, high = (
             Fraction(yes * self.num_outside, (one - yes) * self.window) for yes in self._inside.bounds(_DIGITS)
@@ -594,8 +574,6 @@ Points = Callable[[int], int]  # from an attribute to its point; called only for
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedNumber:
-    """What is sampled and hidden separately: a quantity, or whether it is present."""
-
     quantity: Quantity
     presence: bool = False  # whether this is the virtual number that is 1 if the quantity has a value, and else -1
 

@@ -5,7 +5,7 @@ Perturbing each place separately spends the loss of a report once for every step
 whole: reachable paths, in which the next cell is at most ``hops`` cells away from the one before, have numbers (without
 a list of them), and the number goes through one frequency oracle. Reachability is public, so any other path is first
 moved to a reachable one. The published forms (the product of places, QLP and QJLP) are here too, with their true loss.
-This module uses only the standard library. ``docs/proofs/local-trajectory.md`` has the proofs.
+``docs/proofs/local-trajectory.md`` has the proofs.
 """
 
 from __future__ import annotations
@@ -179,10 +179,7 @@ def split_digits(number: int, base: int, num: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Independent(Law):
-    """A channel that perturbs each place of a path separately: the losses of the places add up.
-
-    Inputs and symbols have those of the places as digits, the first place highest.
-    """
+    """A channel that perturbs each place separately; inputs and symbols have those of places as digits."""
 
     place: InClear
     steps: int
@@ -236,8 +233,7 @@ class Independent(Law):
         return split_digits(index, self.place.num_inputs, self.steps)
 
 
-PUBLISHED = ("product", "qlp", "qjlp")
-"""Published forms: places at epsilon each; places at epsilon / steps each; all places joined, at epsilon."""
+PUBLISHED = ("product", "qlp", "qjlp")  # places at epsilon each; at epsilon / steps each; joined, at epsilon
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,9 @@ Frequency oracles report one of k inputs so that the share of each can be estima
 estimate and in the size of a report; :func:`choose_oracle` picks one. :class:`Planar` reports a cell near the true one:
 geo-indistinguishability as an exact law, by a norm that is at most 0.5 % shorter than the Euclidean distance.
 
-This module uses only the standard library, because devices carry it. ``docs/proofs/local-location.md`` has the proofs
-and a table of variances.
-
-References
-----------
-Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017
-(randomised response, symmetric and optimised unary encoding). Acharya, Sun, Zhang, "Hadamard Response", AISTATS 2019.
-Yao et al. 2024, Algorithm 3 (L-RR).
+``docs/proofs/local-location.md`` has the proofs and a table of variances. The oracles are those of Wang, Blocki, Li,
+Jha, USENIX Security 2017 (randomised response, unary encodings), Acharya, Sun, Zhang, AISTATS 2019 (Hadamard response)
+and Yao et al. 2024, Algorithm 3 (L-RR).
 """
 
 from __future__ import annotations
@@ -49,11 +44,9 @@ MAX_ENUMERATED = 1 << 20  # pairs of an input and a symbol that :func:`enumerate
 MAX_INPUTS = 1 << 48
 MAX_UNARY_INPUTS = 1 << 20
 MAX_REPORT_BITS = 4097  # longest report that :func:`choose_oracle` accepts: half a kilobyte
-NEARLY_AS_GOOD = Fraction(11, 10)
-"""An oracle with at most this many times the least variance is as good, if its report is smaller."""
+NEARLY_AS_GOOD = Fraction(11, 10)  # times the least variance: such an oracle is as good, if its report is smaller
 ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
-NOISE_FACTOR = Fraction(5, 2)
-"""A map of k inputs is noise if the standard deviation of a share exceeds this many times the mean share 1/k."""
+NOISE_FACTOR = Fraction(5, 2)  # a map is noise if a share's standard deviation exceeds this many mean shares
 Number = TypeVar("Number", float, Fraction)
 
 
@@ -97,8 +90,6 @@ def spread(exponents: Iterable[Fraction | None]) -> Fraction | None:
 
 
 class Law(ABC):
-    """A channel of finitely many symbols, with the variance of its estimates."""
-
     if TYPE_CHECKING:  # fields in some laws, properties in others
 
         @property
@@ -115,7 +106,6 @@ class Law(ABC):
 
     @property
     def num_counts(self) -> int:
-        """How many counts a tally keeps: of each symbol, or of each bit."""
         return self.num_inputs if self.counts_bits else self.num_symbols
 
     @property
@@ -160,7 +150,6 @@ def chance_digits(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
 
 
 def draw_chance(weight: int, x: Fraction, noise: Noise) -> bool:
-    """Return ``True`` with probability ``weight / (exp(x) + weight)``."""
     word = num_bits = 0
     bits = 64
     while True:
@@ -242,7 +231,6 @@ class _Oracle(Law):
 
     @property
     def ratio_epsilon(self) -> Fraction:
-        """The x of the ratio ``exp(-x)`` in :meth:`chances`."""
         return self.epsilon
 
     @property
@@ -288,14 +276,11 @@ class _Oracle(Law):
         return self.variance_of_one(share, self.ratio) / num
 
     def variance_of_one(self, share: Number, ratio: Number) -> Number:
-        """Return ``num`` times the variance, in the arithmetic of its arguments."""
         p, q = self.chances(ratio)
         return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
 
 
 class RandomisedResponse(_Oracle):
-    """Report the true input with odds exp(epsilon) to 1 against each other one."""
-
     name: ClassVar[str] = "randomised-response"
 
     def perturb(self, index: int, noise: Noise) -> int:
@@ -360,10 +345,7 @@ class SymmetricUnary(_Unary):
 
 
 class PublishedUnary(SymmetricUnary):
-    """L-RR as published: flip each bit with odds 1 to exp(epsilon), which gives away 2 epsilon.
-
-    Yao et al. 2024, Algorithm 3; its proof (eq. 26) compares one bit, although two differ.
-    """
+    """L-RR (Yao et al. 2024, Algorithm 3): its proof (eq. 26) compares one bit, but two differ: it loses 2 epsilon."""
 
     name: ClassVar[str] = "published-unary"
 
@@ -388,7 +370,6 @@ class HadamardResponse(_Oracle):
 
     @cached_property
     def num_blocks(self) -> int:
-        """Number of blocks B: the power of two with the least variance; see :func:`best_blocks`."""
         return best_blocks(self.epsilon, 2 * self.num_inputs)
 
     @cached_property
@@ -430,7 +411,6 @@ class HadamardResponse(_Oracle):
         return self.block_variance(share, share + (1 - share) * others / (self.num_inputs - 1), ratio)
 
     def block_variance(self, share: Number, block_share: Number, ratio: Number) -> Number:
-        """Return ``num`` times the variance for an input of a block of that share."""
         p, q = self.chances(ratio)
         # An entry is 1 or -1 in the own block, which occurs with p + q for an input of it and 2q for any other; less
         # the square of its mean, p - q for the input itself. With 1 - p = (2B - 1) q there is no difference of nearly
@@ -441,7 +421,6 @@ class HadamardResponse(_Oracle):
 
 
 Oracle = RandomisedResponse | SymmetricUnary | OptimisedUnary | HadamardResponse
-"""A frequency oracle; :class:`PublishedUnary` is a symmetric unary encoding of twice the loss."""
 
 ORACLES: Mapping[str, type[Oracle]] = {
     kind.name: kind for kind in (RandomisedResponse, SymmetricUnary, OptimisedUnary, HadamardResponse)
@@ -532,8 +511,7 @@ class InClear(Law):
 DIRECTIONS = (
     *((1, 0, 1), (99, 20, 101), (12, 5, 13), (91, 60, 109), (21, 20, 29)),
     *((20, 21, 29), (60, 91, 109), (5, 12, 13), (20, 99, 101), (0, 1, 1)),
-)
-"""Points ``(a/c, b/c)`` on the circle, exactly, in the first quadrant; with their mirror images 36 in all."""
+)  # points ``(a/c, b/c)`` on the circle, exactly, in the first quadrant; with their mirror images 36 in all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -643,8 +621,6 @@ class Planar(Law):
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseVerdict:
-    """Whether an estimate would be noise, and what to do about it."""
-
     is_noise: bool  # whether a share would be off by more than :data:`NOISE_FACTOR` mean shares (standard deviation)
     predicted_sd: float  # predicted standard deviation of a share
     limit: float  # the largest standard deviation that is not noise
@@ -655,8 +631,6 @@ class NoiseVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class OnGrid(Tiered[Law], ABC):
-    """What mechanisms of places and of paths share."""
-
     name: ClassVar[str]
     subject: ClassVar[str] = "grid"
     grid: Grid
@@ -699,10 +673,7 @@ class OnGrid(Tiered[Law], ABC):
         return law.perturb(self.index(value), noise).to_bytes(ceil_divide(law.payload_bits, 8), "little")
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
-        """Read a payload as pairs: what is in clear (an area, or areas as one number; else None) and a symbol.
-
-        Symbols are those of :meth:`oracle`. There is one pair, or one for each place of a path reported place by place.
-        """
+        """Read a payload as pairs, one for each place: what is in clear, or None, and a symbol of :meth:`oracle`."""
         law = self.channel(tier)
         size = ceil_divide(law.payload_bits, 8)
         if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
@@ -713,10 +684,7 @@ class OnGrid(Tiered[Law], ABC):
         return law.read(symbol)
 
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
-        """Return the standard deviation of an estimated share if all cells, or reachable paths, are equally likely.
-
-        With the area in clear this assumes equal areas; with ``planar`` it is that of the blurred map.
-        """
+        """Return the standard deviation of an estimated share if all cells, paths and areas are equally likely."""
         share = 1 / self.num_shares(self.grid)
         return math.sqrt(self.channel(tier).variance(share, integer(num_devices, "num_devices", least=1)))
 

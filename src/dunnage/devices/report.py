@@ -12,7 +12,7 @@ JSON form has the same fields, ``day`` as a date, ``payload`` in Base64, and the
 
 A report file is JSON lines (``.jsonl``) or binary (``.bin``): each report after its length in four bytes, most
 significant first. Both kinds may be joined end to end. Reading is strict: a report that is damaged, or made for another
-task, is a :class:`~dunnage.errors.ReportError` that says why. This module uses only the standard library.
+task, is a :class:`~dunnage.errors.ReportError` that says why.
 """
 
 from __future__ import annotations
@@ -93,16 +93,8 @@ class Report:
                 raise ReportError(f"the {name} of a report must be a whole number from 0 to {most}. {_AGAIN}")
 
     def to_bytes(self) -> bytes:
-        body = b"".join(
-            (
-                bytes((VERSION,)),
-                self.task,
-                *(varint(getattr(self, name)) for name in _MAX),
-                self.report_id,
-                varint(len(self.payload)),
-                self.payload,
-            )
-        )
+        numbers = b"".join(varint(getattr(self, name)) for name in _MAX)
+        body = bytes((VERSION,)) + self.task + numbers + self.report_id + varint(len(self.payload)) + self.payload
         return body + zlib.crc32(body).to_bytes(4, "big")
 
     def to_json(self) -> str:
@@ -111,7 +103,7 @@ class Report:
             "task": self.task.hex(),
             "purpose": self.purpose,
             "tier": self.tier,
-            "day": date.fromordinal(_EPOCH + self.day).isoformat(),
+            "day": day_text(self.day),
             "slot": self.slot,
             "id": self.report_id.hex(),
             "payload": packed(self.payload),
@@ -231,6 +223,10 @@ def unpacked(text: object) -> bytes:
     if packed(data) != text:  # a2b_base64 skips characters that it does not know
         raise ValueError("not canonical Base64")
     return data
+
+
+def day_text(day: int) -> str:
+    return date.fromordinal(_EPOCH + day).isoformat()
 
 
 def _day(text: Any) -> int:

@@ -2,7 +2,7 @@
 """What devices report on: Quantity, a number with public bounds, and Grid, the cells of a public box; and how: Tier.
 
 Quantity and Grid map any private value, even a missing one, to a point or a cell, exactly and without ever raising an
-error: whether a device reports must not depend on the value. This module uses only the standard library.
+error: whether a device reports must not depend on the value.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ def check_whole(value: object, what: str, least: int, most: int) -> None:
 
 
 def number_text(value: Fraction) -> str:
-    """Write a number as in a task: one text for each number."""
     return str(plain(value))
 
 
@@ -251,7 +250,6 @@ class Grid(Described):
         return area << self.inner_bits | inner
 
     def neighbours(self, cell: int, hops: int = 1) -> list[int]:
-        """Return the cells at most ``hops`` columns and rows away, with the cell itself, in order of their code."""
         columns, rows = (range(max(0, at - hops), min(self.num_columns, at + hops + 1)) for at in self.column_row(cell))
         return sorted(self.cell_at(column, row) for column in columns for row in rows)
 

@@ -4,7 +4,7 @@
 A task states what vehicles report (numbers with public bounds, places of a public grid), by which mechanism, in which
 public tiers, when, and how much a vehicle may give away in a day and in its lifetime. Its canonical form is JSON with
 sorted keys and without floating-point numbers (decimals are text). Its SHA-256 digest is part of every report, so a
-report for one task never counts for another. This module uses only the standard library.
+report for one task never counts for another.
 
 All times are UTC: day ``d`` is the ``d``-th day after 1 January 1970, and a slot is a moment of a day, counted from
 midnight in steps of ``slot_minutes``.
@@ -57,7 +57,6 @@ MAX_DAYS = 2_932_896  # the last day of the year 9999, counted from 1 January 19
 FIRST_DAY, LAST_DAY = 18_262, 84_370  # 1 January 2020 and 31 December 2200: days outside show that a clock is wrong
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
-"""The mechanisms of devices by name. Each declares its subject, its number of steps and its parameters."""
 Parameter = bool | int | str
 _T = TypeVar("_T")
 
@@ -180,7 +179,6 @@ class Schedule(Described):
 
     @cached_property
     def moments(self) -> Sequence[int]:
-        """The slots that may be chosen: all moments of a day, or those in the hours."""
         return tuple(filter(self.chooses, range(self.num_moments))) if self.hours else range(self.num_moments)
 
     @cached_property
@@ -224,7 +222,6 @@ class Schedule(Described):
 
 
 def day_number(text: object) -> int:
-    """Read a day such as 2026-11-01, counted from 1 January 1970."""
     try:
         if not isinstance(text, str) or len(text) != 10:
             raise ValueError
@@ -265,8 +262,6 @@ class Limits(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class FileColumns(Described):
-    """Names of the columns of a file of readings, other than those of numbers, which are named as the numbers."""
-
     vehicle: str = "vehicle"  # Which vehicle a row is about
     time: str = "time"  # The moment of a row
     places: tuple[str, str] = ("lon", "lat")  # Longitude and latitude
