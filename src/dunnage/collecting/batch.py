@@ -306,7 +306,6 @@ def perturb_column(
     tally: Tally | None = None,  # A tally to continue; by default a new one
     purpose: str | None = None,  # Name of the purpose of a new tally; by default that of the mechanism
 ) -> Tally:
-    """Perturb columns of values, one report for each row, and keep the tally of the reports."""
     name = tier if isinstance(tier, str) else tier.name
     if tally is None:
         tally = Tally(purpose=purpose or mechanism.name, tier=name)

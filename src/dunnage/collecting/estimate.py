@@ -408,7 +408,6 @@ def fit_distribution(
     present: tuple[float, float, float] = (1.0, 1.0, 1.0),  # Share of reports with a number, and its interval
 ) -> Distribution:
     """Fit the distribution of a number to the square waves of one or more tiers."""
-    # Reports without a number were made from the middle of the domain, and are taken out again.
     bins = num_bins(laws[0].steps)
     arrays = [np.asarray(count, dtype=np.float64) for count in counts]
     for at, law in enumerate(laws):
@@ -563,9 +562,8 @@ def tier_shares(law: object, tally: Tally, confidence: float) -> Intervals:
         (part,) = tally.parts.values()
         assert isinstance(part, Counts)
         return oracle_shares(oracle, part, confidence)
-    # Where groups are in clear, each group's own reports count, as parts of all.
+    # Where groups are in clear, each group's own reports count, as parts of all, and one without reports has none.
     size, zeros = law.group_size, np.zeros(law.num_inputs)
-    # Groups are in clear, so a group without reports has none.
     empty = float(binomial_bounds(0, tally.num_reports, confidence)[1])
     estimates = Intervals(zeros, zeros.copy(), np.full(law.num_inputs, empty), zeros.copy())
     for (group,), part in tally.parts.items():

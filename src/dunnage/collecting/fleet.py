@@ -292,6 +292,7 @@ class _FleetRun:
                 number, row = int(purposes[at]), int(num[at])
                 purpose, tier = self.task.purposes[number], int(tiers[number][row])
                 day, moment = divmod(int(some.slots[row]), self.task.schedule.num_moments)
+                value, own = value_of(purpose, values[number][row]), self.task.slot_tiers(purpose)[tier]
                 yield Report(
                     task=self.task.prefix,
                     purpose=number,
@@ -299,11 +300,7 @@ class _FleetRun:
                     day=day,
                     slot=moment,
                     report_id=ids[at].tobytes(),
-                    payload=self.mechanisms[number].perturb(
-                        value_of(purpose, values[number][row]),
-                        tier=self.task.slot_tiers(purpose)[tier],
-                        noise=self.noise,
-                    ),
+                    payload=self.mechanisms[number].perturb(value, tier=own, noise=self.noise),
                 )
                 self.done.num_reports += 1
                 if self.done.num_reports % 10_000 == 0:
@@ -370,7 +367,6 @@ class _Vehicles:
         return len(self._names)
 
     def numbers_of(self, rows: Rows, column: str) -> IntArray:
-        """Return the number of each row's vehicle; a new vehicle gets a tier."""
         labels = rows.labels[column]
         codes = labels.indices.to_numpy(zero_copy_only=False)
         numbers = self._last[1] if labels.dictionary.equals(self._last[0]) else self._find(labels.dictionary)

@@ -261,10 +261,8 @@ class SealedRecord:
 
 def _table(text: str | bytes, keys: set[str], kind: str, form: int = FORMAT) -> dict[str, Any]:
     data: Any = None
-    try:
+    with suppress(ValueError, RecursionError):
         data = json.loads(text) if len(text) <= 2 * MAX_RECORD else None
-    except (ValueError, RecursionError):
-        data = None
     fits = isinstance(data, dict) and set(data) == keys and data["kind"] == kind
     if not fits or type(data["format"]) is not int or data["format"] != form:
         raise SealError(f"this is not a {kind} that this version reads. Name the right file, or update Dunnage.")
@@ -346,8 +344,7 @@ def read_sealed(path: str | os.PathLike[str], keyring: KeyRing, *, at_least: int
             raise SealError("the last line of the file, its tag, is missing. It is cut off, or someone changed it.")
         file = SealedFile(records, "", 0)
     else:
-        plain = json.dumps(tag)
-        given = _table(plain, {"format", "kind", "key_id", "file", "version", "nonce", "tag"}, _TAG_KIND)
+        given = _table(json.dumps(tag), {"format", "kind", "key_id", "file", "version", "nonce", "tag"}, _TAG_KIND)
         key = keyring.key(str(given["key_id"]))
         bound = _tag_bound(key, str(given["file"]), given["version"], _tagged_lines(records))
         try:
@@ -490,10 +487,9 @@ def _sealed(path: Path) -> tuple[list[tuple[str, SealedRecord]], object]:
         raise InputError(str(path), ["is empty. Name a file that dunnage device seal wrote."])
     records, tag = [], None
     for number, line in enumerate(lines, 1):
-        try:
+        data = None
+        with suppress(ValueError, RecursionError):
             data = json.loads(line)
-        except (ValueError, RecursionError):
-            data = None
         if number == len(lines) and isinstance(data, dict) and data.keys() == {"tag"} and data["tag"] is not None:
             tag = data["tag"]
             break

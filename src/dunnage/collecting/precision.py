@@ -3,8 +3,7 @@
 
 Before anything is collected, the law of the noise gives the largest variance of one report's estimate, however the
 values are spread, so that an interval from N reports is about z sqrt(variance / N) wide on either side, or less. Once
-there are estimates, the width of their own intervals counts instead: with N times the reports they are narrower by the
-root of N.
+there are estimates, the width of their own intervals counts instead.
 
 A law's estimate of a number t in [-1, 1] has the second moment a + b t^2. If only a share s of the slots has a reading,
 with the mean r, a number with ``missing = "symbol"`` is estimated as T / S: T has the mean s r and at most the variance
@@ -153,13 +152,11 @@ def needs_of_release(release: Release, task: Task, precision: Precision) -> list
         num = sum(stated.estimates.reports[purpose.name].values())
         for at, quantity in enumerate(purpose.quantities):
             key, wanted = (purpose.name, quantity.name), precision.half_width(quantity)
-            line, now, total, at_least = ends[key], None, 0, False
+            value, lower, upper = (ends[key][name] for name in ("value", "lower", "upper"))
+            now, total, at_least = None, 0, False
             # An end at the border of the domain is cut off, and says nothing about the width.
-            sides = (
-                [line["value"] - line["lower"]] if line["value"] is not None and line["lower"] > quantity.low else []
-            )
-            if line["value"] is not None and line["upper"] < quantity.high:
-                sides.append(line["upper"] - line["value"])
+            sides = [value - lower] if value is not None and lower > quantity.low else []
+            sides += [upper - value] if value is not None and upper < quantity.high else []
             if sides:
                 now = max(sides)
                 total = max(1, math.ceil(num * (now / wanted) ** 2))

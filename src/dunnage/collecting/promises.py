@@ -179,7 +179,6 @@ def estimates_promise(
 def _guarantees(
     task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechanism], parts: Sequence[Promise]
 ) -> tuple[Guarantee, Guarantee | None]:
-    """Return the stated guarantee, and the one that holds instead if it is only claimed."""
     if len(parts) == 1:
         return parts[0].guarantee, parts[0].holds
     epsilon = loss_within(task, losses, mechanisms)

@@ -9,9 +9,6 @@ fleet from its gateways. Parts are named by *keys*:
 - places and paths: what came in clear as ``read`` gives it, the area or the number of the sequence of areas: ``(3,)``;
   nothing if all is hidden: ``()``. Published paths of independent places: the area of each place, ``(3, 1)``, and
   counts of bits that are set together, ``(bits + 1, bits + 1)``, where the last of each axis stands for any.
-
-:func:`check_tally` refuses a tally with keys, shapes or sums that the laws of its mechanism do not allow. Tallies have
-no ids, so nobody can see whether two have the same reports; but two equal ones are refused.
 """
 
 from __future__ import annotations

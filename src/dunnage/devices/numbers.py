@@ -210,10 +210,8 @@ class NumberLaw(Reading):
 
 
 class _SignLaw(NumberLaw):
-    """A sign, kept with odds of e to the epsilon. Inputs are minus (0) and plus (1)."""
-
     signs: ClassVar[bool] = True
-    num_inputs: ClassVar[int] = 2
+    num_inputs: ClassVar[int] = 2  # minus (0) and plus (1)
     symbol_range: ClassVar[range] = range(-1, 2, 2)
 
     def index_of(self, point: int, noise: Noise) -> int:
@@ -675,7 +673,6 @@ class SampledReport:
         return self.laws[attribute].part(key)
 
     def worst_of(self, attribute: int) -> float:
-        """Return the largest variance of an attribute's estimated mean times the number of devices."""
         return self.laws[attribute].worst(self.share) / self.share
 
     def draw(self, points: Points, noise: Noise) -> bytes:

@@ -70,7 +70,6 @@ class Channel(Protocol):
 
 
 def enumerated_loss(channel: Channel) -> Fraction | None:
-    """Return the largest loss of a symbol by comparing every symbol and every input; None without a bound."""
     worst = Fraction(0)
     for symbol in channel.symbols():
         loss = spread(channel.exponent(index, symbol) for index in range(channel.num_inputs))
@@ -243,7 +242,6 @@ class _Oracle(Law):
 
     @property
     def p(self) -> float:
-        """Chance that a symbol supports its own input."""
         return self.chances(self.ratio)[0]
 
     @property

@@ -295,8 +295,6 @@ LawType = TypeVar("LawType", bound=_ReportLaw)
 
 @dataclass(frozen=True, kw_only=True)
 class Tiered(Generic[LawType]):
-    """What local mechanisms share: public tiers (or one epsilon for all devices), and a law of reports for each."""
-
     epsilon: Exact | None = None
     tiers: Sequence[Tier] = ()
     levels: tuple[Tier, ...] = field(init=False, repr=False, compare=False)
