@@ -3,15 +3,9 @@
 
 One row is one report, and the result is the :class:`~dunnage.collecting.tally.Tally`. Rows are perturbed
 :data:`CHUNK_ROWS` at a time, so memory does not grow with them. Every law is exactly that of its scalar sibling in
-:mod:`dunnage.devices.numbers` or :mod:`dunnage.devices.places`, with the entropy of the system:
-
-- choices use the tables of :mod:`dunnage.noise.arrays`, which round nothing;
-- one-hot rows are never made: a byte of noise is eight bits at once (:func:`unary`);
-- a number becomes a point of its public grid at random by comparing 16 random binary digits with the number in floating
-  point, with a bound on all rounding; exact fractions and as many more digits as it takes decide the few that this
-  leaves open, about one in 32,000 (:func:`round_at_random`);
-- a position becomes a cell by comparing it with the smallest double that is not below each border
-  (:func:`find_cells`).
+:mod:`dunnage.devices.numbers` or :mod:`dunnage.devices.places`, with the entropy of the system. Where 16 random binary
+digits and floating point, with a bound on all rounding, leave a choice open (about one in 32,000), exact fractions and
+as many more digits as it takes decide it.
 """
 
 from __future__ import annotations
@@ -27,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.collecting.tally import BITS, SYMBOLS, Tally
+from dunnage.collecting.tally import BITS, SYMBOLS, Packed, Tally
 from dunnage.devices.numbers import (
     Hybrid,
     JointDuchi,
@@ -58,8 +52,6 @@ from dunnage.exact import nearest_float
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Interval, Noise, ceil_divide, exp_interval
 
-Packed = NDArray[np.uint8]
-
 MAX_DIMENSIONS = 62  # Numbers in a joint report: their signs are one word
 
 _ROUNDING_BITS = 16  # random digits that decide nearly all roundings; tests shrink them
@@ -88,11 +80,8 @@ def unary(noise: Noise, indices: IntArray, num_inputs: int, *, own: Fraction, ot
 
 
 def hadamard(noise: Noise, indices: IntArray, num_blocks: int, num_columns: int, epsilon: Fraction) -> IntArray:
-    """Draw for each index a symbol of :class:`~dunnage.devices.places.HadamardResponse`.
-
-    All half blocks have the same number of columns, so this is :func:`randomised_response` among half blocks, then a
-    uniform column of the half.
-    """
+    # All half blocks have the same number of columns, so this is randomised_response among half blocks, then a uniform
+    # column of the half.
     from dunnage.collecting.kernels import hadamard_symbols
 
     own = np.zeros(indices.size, dtype=np.int64)
@@ -104,11 +93,8 @@ def hadamard(noise: Noise, indices: IntArray, num_blocks: int, num_columns: int,
 def windowed(
     noise: Noise, indices: IntArray, num_inputs: int, *, stride: int, half: int, epsilon: Fraction
 ) -> IntArray:
-    """Draw for each index a symbol with odds ``exp(epsilon)`` inside its window against each single one outside.
-
-    Symbols are 0 to ``(num_inputs - 1) * stride + 2 * half``; the window of index ``i`` is the ``2 * half + 1`` symbols
-    from ``i * stride`` on. The piecewise law and the square wave are of this form.
-    """
+    """Draw for each index a symbol with odds ``exp(epsilon)`` inside its window against each single one outside."""
+    # The window of index i is the 2 * half + 1 symbols from i * stride on, counted from 0.
     width = 2 * half + 1
     num_outside = (num_inputs - 1) * stride
     starts = indices * stride
@@ -123,11 +109,9 @@ def windowed(
 
 
 def round_at_random(noise: Noise, values: FloatArray, low: Fraction, high: Fraction, steps: int) -> IntArray:
-    """Round numbers at random to the ``2 * steps + 1`` points of a public domain, 0 at its low end.
-
-    A number outside is clamped; a missing one (NaN) goes to the middle. The chance of the upper neighbour is exactly
-    the number's distance from the lower one, for the fraction that its double stands for.
-    """
+    """Round numbers at random to the ``2 * steps + 1`` points of a public domain, 0 at its low end."""
+    # A number outside is clamped; a missing one (NaN) goes to the middle. The chance of the upper neighbour is exactly
+    # the number's distance from the lower one, for the fraction that its double stands for.
     from dunnage.collecting.kernels import round_values
 
     values = np.ascontiguousarray(values, dtype=np.float64)
@@ -177,10 +161,7 @@ def at_most(number: Fraction) -> float:
 
 
 def number_symbols(noise: Noise, law: NumberLaw, points: IntArray) -> Iterator[tuple[str, IntArray]]:
-    """Draw a symbol for each point (0 at the low end), and yield keys of laws with their symbols.
-
-    Symbols are those of :meth:`~dunnage.devices.numbers.NumberLaw.split`, in any order.
-    """
+    """Draw a symbol for each point (0 at the low end); yield keys and symbols of ``NumberLaw.split``, in any order."""
     if isinstance(law, LiteralPiecewise):
         raise ParameterError(
             "the printed Algorithm 1 is biased and does not work in bulk. Perturb one number at a time."
@@ -229,7 +210,6 @@ def draw_sets(noise: Noise, num: int, size: int, num_rows: int) -> Iterator[IntA
 
 
 def find_cells(grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> IntArray:
-    """Return the cell of each position, exactly as :meth:`~dunnage.devices.task.Grid.cell` does."""
     from dunnage.collecting import kernels
 
     west, south, east, north = grid.sides
@@ -286,7 +266,6 @@ def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
 
 
 def displacements(noise: Noise, law: Planar, size: int) -> IntArray:
-    """Draw columns and rows to move by, with the law of :meth:`~dunnage.devices.places.Planar.displacement`."""
     # A rate for columns and one for rows: the law's norm is a maximum of scalar products, of which this is one.
     rates = [law.epsilon * pitch * part / _STEEP[2] for pitch, part in zip(law.grid.pitch_km, _STEEP, strict=False)]
     moves, left = np.empty((2, size), dtype=np.int64), np.arange(size)
@@ -327,7 +306,6 @@ def perturb_column(
     tally: Tally | None = None,  # A tally to continue; by default a new one
     purpose: str | None = None,  # Name of the purpose of a new tally; by default that of the mechanism
 ) -> Tally:
-    """Perturb columns of values, one report for each row, and keep the tally of the reports."""
     name = tier if isinstance(tier, str) else tier.name
     if tally is None:
         tally = Tally(purpose=purpose or mechanism.name, tier=name)
@@ -360,7 +338,6 @@ def add_numbers(
     attributes: Sequence[tuple[ReportedNumber, FloatArray]],
     noise: Noise,
 ) -> None:
-    """Perturb numbers, a column for each attribute, and add the reports to a tally, except for their number."""
     num_rows = len(attributes[0][1])
     if isinstance(report, JointReport):
         signs = np.zeros(num_rows, dtype=np.int64)
@@ -390,7 +367,6 @@ def find_points(attribute: ReportedNumber, column: FloatArray, noise: Noise) -> 
 
 
 def find_inputs(law: Law, grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> IntArray:
-    """Return the input of each position, as :meth:`~dunnage.devices.places.LocalLocation.index` does."""
     if isinstance(law, Planar):  # puts what is outside on the border
         west, south, east, north = map(float, grid.box)
         longitudes, latitudes = longitudes.clip(west, east), latitudes.clip(south, north)
@@ -412,7 +388,6 @@ def add_places(tally: Tally, law: Law, indices: IntArray, noise: Noise) -> None:
 
 
 def add_paths(tally: Tally, law: Law, mechanism: LocalTrajectory, cells: IntArray, noise: Noise) -> None:
-    """Perturb paths, one place in each row of ``cells``, and add the reports to a tally, except for their number."""
     if not isinstance(law, Independent):
         add_places(tally, law, find_paths(mechanism.paths, cells), noise)
         return

@@ -18,22 +18,14 @@ share           ``path``                                    share of a path: cel
 line it is empty. Estimates use only perturbed reports: they read nothing private, draw nothing and spend nothing. The
 allowances of vehicles record what they revealed, and the certificate states how much that may be.
 
-An :class:`Intervals` has an array of unbiased values, each with its own interval and variance. Intervals are for single
-values: it is less likely that many are right at once. They also work for small numbers of reports: exact ones (Clopper
-and Pearson) where a count is binomial, score intervals (Wilson) where the law's variance is a known function of the
-estimate, Student's t elsewhere. The method of variance estimates recovery (Zou and Donner 2008) combines several, and
-keeps lopsided intervals lopsided.
+Intervals are for single values: it is less likely that many are right at once. They also work for small numbers of
+reports: exact ones (Clopper and Pearson) where a count is binomial, score intervals (Wilson) where the law's variance
+is a known function of the estimate, Student's t elsewhere. The method of variance estimates recovery (Zou and Donner
+2008) combines several, and keeps lopsided intervals lopsided.
 
-*Means.* For each tier and attribute, the symbols of each law add up to an unbiased mean in [-1, 1] units. A sign law's
-interval is exact. For the others the variance is that of the reports, though never less than the law's own at that
-mean, with Student's t; with fewer than :data:`FEW` reports the law's largest variance instead. The two parts of the
-hybrid law are weighted by their variance, then tiers are combined (:func:`combine_tiers`).
-
-*Shares.* Each oracle's counts give an unbiased share of every input: with an exact interval for randomised response and
-unary encoding, a score interval for Hadamard response and where areas are in clear. The released value is the nearest
-point of the simplex (shares that are not negative and add up to 1); the interval stays that of the unbiased estimate,
-clipped to [0, 1], and extended to the value if that lies outside. The planar law has no unbiased share: the value is
-the likeliest map, and the interval that of the map from inverting the channel, however wide.
+*Shares.* The released value is the nearest point of the simplex (shares that are not negative and add up to 1); the
+interval stays that of the unbiased estimate. The planar law has no unbiased share: the value is the likeliest map, and
+the interval that of the map from inverting the channel, however wide.
 
 *Distributions* behind a known channel (square waves, planar reports) come from expectation maximisation. For square
 waves each step is followed by smoothing (EMS, Li et al. 2020), because otherwise the fit follows the noise. Smoothing
@@ -67,15 +59,7 @@ from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_t
 from dunnage.devices.client import check_task, mechanisms_of
 from dunnage.devices.numbers import LocalNumeric, Reading, SquareWave, odds_of
 from dunnage.devices.paths import Independent, LocalTrajectory
-from dunnage.devices.places import (
-    DIRECTIONS,
-    HadamardResponse,
-    InClear,
-    LocalLocation,
-    NoiseVerdict,
-    Oracle,
-    Planar,
-)
+from dunnage.devices.places import DIRECTIONS, HadamardResponse, InClear, LocalLocation, NoiseVerdict, Oracle, Planar
 from dunnage.devices.report import Report
 from dunnage.devices.subjects import Quantity
 from dunnage.devices.task import Task
@@ -104,8 +88,6 @@ _SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain
 
 
 class Intervals(NamedTuple):
-    """Unbiased values, the ends of their intervals, and their variances."""
-
     value: FloatArray  # NaN where nothing was reported
     lower: FloatArray  # lower, upper: ends of the intervals; infinite where nothing was reported
     upper: FloatArray
@@ -145,10 +127,8 @@ def normal_quantile(confidence: float) -> float:
 
 
 def binomial_bounds(counts: ArrayLike, num: int, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Return the exact interval of Clopper and Pearson for the chance behind each count.
-
-    If the counted events have different chances, it is for their mean: the count then varies less (Hoeffding 1956).
-    """
+    """Return the exact interval of Clopper and Pearson for the chance behind each count."""
+    # If the counted events have different chances, it is for their mean: the count then varies less (Hoeffding 1956).
     from scipy.special import betaincinv
 
     hits, tail = np.asarray(counts, dtype=np.float64), (1 - confidence) / 2
@@ -171,11 +151,9 @@ def score_bounds(
 
 
 def combine(parts: Sequence[Intervals], weights: Sequence[float]) -> Intervals:
-    """Return the weighted sum of independent estimates; weights are not negative.
-
-    The distance of the interval's ends from the value is the root of the sum of squares of those of the parts. An
-    unknown part may be anything in [-1, 1], and extends the interval by that.
-    """
+    """Return the weighted sum of independent estimates; weights are not negative."""
+    # The distance of the interval's ends from the value is the root of the sum of squares of those of the parts. An
+    # unknown part may be anything in [-1, 1], and extends the interval by that.
     value, below, above, variance, unknown = (np.zeros(np.shape(parts[0].value)) for _ in range(5))
     for part, weight in zip(parts, weights, strict=True):
         known = part.known
@@ -210,10 +188,7 @@ def combine_tiers(
 
 
 def heterogeneity(tiers: Sequence[Intervals]) -> float | None:
-    """Return the p-value of Cochran's Q, over all values together, for tiers that estimate the same.
-
-    Shares add up to 1, so k of them count as k - 1.
-    """
+    """Return the p-value of Cochran's Q, over all values together, for tiers that estimate the same."""
     from scipy.special import chdtrc
 
     known = [tier for tier in tiers if np.all(tier.known)]
@@ -223,14 +198,12 @@ def heterogeneity(tiers: Sequence[Intervals]) -> float | None:
     values = np.stack([tier.value for tier in known])
     mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
     distance = float((weights * (values - mean) ** 2).sum())
+    # Shares add up to 1, so k of them count as k - 1.
     return float(chdtrc((len(known) - 1) * max(mean.size - 1, 1), distance))
 
 
 def project_shares(values: ArrayLike, total: float = 1.0) -> FloatArray:
-    """Return the nearest values that are not negative and add up to a total (norm-sub).
-
-    All values are lowered (or raised) by one amount, and those that become negative are 0 instead.
-    """
+    """Return the nearest values that are not negative and add up to a total (norm-sub)."""
     given = np.asarray(values, dtype=np.float64)
     ordered = np.sort(given)[::-1]
     excess = (np.cumsum(ordered) - total) / np.arange(1, given.size + 1)
@@ -239,11 +212,9 @@ def project_shares(values: ArrayLike, total: float = 1.0) -> FloatArray:
 
 
 def ratio_bounds(top: Intervals, bottom: Intervals, *, num_points: int = 20_001) -> tuple[float, float]:
-    """Return the interval of a ratio in [-1, 1] of two estimates (Fieller 1954); ``bottom`` is a share.
-
-    A ratio r is in it if ``top - r * bottom`` may be 0. The two count as independent. If a report covers both, they
-    vary together, and the interval is wider than necessary.
-    """
+    """Return the interval of a ratio in [-1, 1] of two estimates (Fieller 1954); ``bottom`` is a share."""
+    # A ratio r is in it if top - r * bottom may be 0. The two count as independent: if a report covers both, they vary
+    # together, and the interval is wider than necessary.
     ratios = np.linspace(-1.0, 1.0, num_points)
     difference = top.value - ratios * bottom.value
     ends = np.stack([ratios * bottom.lower, ratios * bottom.upper])
@@ -291,7 +262,6 @@ def sums_of(part: Part) -> Sums:
 
 
 def law_mean(reading: Reading, sums: Sums, confidence: float) -> Intervals:
-    """Estimate the mean of an attribute, in units of [-1, 1], from the symbols of one law."""
     from scipy.special import stdtrit
 
     if not sums.num:
@@ -314,7 +284,6 @@ def law_mean(reading: Reading, sums: Sums, confidence: float) -> Intervals:
 
 
 def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence: float) -> tuple[Intervals, float]:
-    """Estimate the mean of one attribute from the reports of a tier, with its precision."""
     parts, precisions = [], []
     for key, part in tally.parts.items():
         if key[0] == attribute and part.num:
@@ -332,7 +301,6 @@ def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence:
 def estimate_means(
     mechanism: LocalNumeric, tallies: Sequence[Tally], *, confidence: float, rule: str
 ) -> tuple[list[Mean], list[Mean]]:
-    """Estimate the mean of every quantity, and the share of present values where that is reported."""
     filled = [tally for tally in tallies if tally.num_reports]
     estimates: list[tuple[Intervals, Combination, int]] = []  # of each attribute, in units of [-1, 1]
     for place in range(len(mechanism.attributes)):
@@ -366,7 +334,6 @@ def estimate_means(
 
 
 def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combination: Combination, num: int) -> Mean:
-    """Clip to the domain and convert to units; the value lies in the interval."""
     inside = [float(np.clip(number, -1.0, 1.0)) for number in (value, *ends)]
     known = math.isfinite(value)
     lower, upper = (min(inside[0], inside[1]), max(inside[0], inside[2])) if known else (-1.0, 1.0)
@@ -380,8 +347,6 @@ def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combinati
 
 
 class Distribution(NamedTuple):
-    """A fitted distribution over equal bins of [-1, 1]."""
-
     shares: Intervals  # Share of each bin, with its interval
     quantiles: Intervals  # Quarter, middle and three quarters points in [-1, 1], with their intervals
 
@@ -443,10 +408,7 @@ def fit_distribution(
     bound_together: bool = False,  # Whether intervals may rely on that too
     present: tuple[float, float, float] = (1.0, 1.0, 1.0),  # Share of reports with a number, and its interval
 ) -> Distribution:
-    """Fit the distribution of a number to the square waves of one or more tiers.
-
-    Reports without a number were made from the middle of the domain, and are taken out again.
-    """
+    """Fit the distribution of a number to the square waves of one or more tiers."""
     bins = num_bins(laws[0].steps)
     arrays = [np.asarray(count, dtype=np.float64) for count in counts]
     for at, law in enumerate(laws):
@@ -515,11 +477,9 @@ def _possible(
 
 
 def _without_missing(shares: Ends, up_to: Ends, low: float, high: float) -> tuple[Ends, Ends]:
-    """Return the ends of shares among the numbers that are present, if these are from ``low`` to ``high`` of all.
-
-    The others were reported as the middle, an edge between two bins: how many of them count in a bin beside it, or up
-    to it, is not known.
-    """
+    """Return the ends of shares among the numbers that are present, if these are from ``low`` to ``high`` of all."""
+    # The others were reported as the middle, an edge between two bins: how many of them count in a bin beside it, or up
+    # to it, is not known.
     bins, edge = len(shares[0]), np.arange(1, len(shares[0]))
     beside = np.isin(np.arange(bins), (bins // 2 - 1, bins // 2))
 
@@ -603,9 +563,8 @@ def tier_shares(law: object, tally: Tally, confidence: float) -> Intervals:
         (part,) = tally.parts.values()
         assert isinstance(part, Counts)
         return oracle_shares(oracle, part, confidence)
-    # Where groups are in clear, each group's own reports count, as parts of all.
+    # Where groups are in clear, each group's own reports count, as parts of all, and one without reports has none.
     size, zeros = law.group_size, np.zeros(law.num_inputs)
-    # Groups are in clear, so a group without reports has none.
     empty = float(binomial_bounds(0, tally.num_reports, confidence)[1])
     estimates = Intervals(zeros, zeros.copy(), np.full(law.num_inputs, empty), zeros.copy())
     for (group,), part in tally.parts.items():
@@ -623,10 +582,11 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
     num = of or part.num
     here = part.num / num
     if isinstance(oracle, HadamardResponse):
-        scores, blocks = hadamard_scores(oracle, part.counts)
-        value = scores / num * oracle.scale
+        table = part.counts.reshape(oracle.num_blocks, oracle.num_columns)
+        rows, blocks = np.divmod(np.arange(oracle.num_inputs), oracle.num_blocks)
+        value = walsh_hadamard(table)[blocks, rows + 1] / num * oracle.scale
         # The square of an entry is 1 in the own block, else 0.
-        squares = np.maximum(blocks / num, 2 * oracle.q * here) * oracle.scale**2
+        squares = np.maximum(table.sum(axis=1)[blocks] / num, 2 * oracle.q * here) * oracle.scale**2
         variance = np.maximum(squares - np.clip(value, 0.0, 1.0) ** 2, 0.0) / num
         return Intervals(value, *score_bounds(value, num, (squares, 0.0), confidence), variance)
     value = (part.counts / num - oracle.q * here) * oracle.scale
@@ -642,18 +602,8 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
     return Intervals(value, lower, upper, variance)
 
 
-def hadamard_scores(oracle: HadamardResponse, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return for each input the sum of its matrix entries over reports, and the number of reports of its block."""
-    table = counts.reshape(oracle.num_blocks, oracle.num_columns)
-    rows, blocks = np.divmod(np.arange(oracle.num_inputs), oracle.num_blocks)
-    return walsh_hadamard(table)[blocks, rows + 1], table.sum(axis=1)[blocks]
-
-
 def _product_shares(law: Independent, tally: Tally, confidence: float) -> Intervals:
-    """Return shares of paths with places that were perturbed one by one: means of products of the estimates of places.
-
-    Inputs are numbered place by place; a path with a missing place has a number too.
-    """
+    """Return shares of paths, numbered place by place: means of products of the estimates of places."""
     oracle, num = law.place.oracle, tally.num_reports
     shape = (law.place.num_inputs,) * law.steps
     if math.prod(shape) > MAX_SHARES:
@@ -689,7 +639,6 @@ def _product_shares(law: Independent, tally: Tally, confidence: float) -> Interv
 
 
 def _projected(value: FloatArray, law: object, filled: Sequence[Tally]) -> FloatArray:
-    """Return the nearest shares; where groups are in clear, those of a group add up to its part of the reports."""
     if not isinstance(law, InClear):
         return project_shares(value)
     nums = np.zeros(law.num_groups)
@@ -705,10 +654,7 @@ def _projected(value: FloatArray, law: object, filled: Sequence[Tally]) -> Float
 
 
 def planar_matrix(law: Planar) -> FloatArray:
-    """Return the chance of each reported cell (line) for each true cell (column).
-
-    Displacements beyond the box count for its border, as on devices.
-    """
+    """Return the chance of each reported cell (line) for each true cell (column)."""
     size, cells = law.grid.num_columns, law.grid.num_cells
     if cells > MAX_PLANAR_CELLS:
         raise ParameterError(f"a planar map has at most {MAX_PLANAR_CELLS:,} cells. Got {cells:,}. Use fewer levels.")
@@ -764,8 +710,6 @@ def planar_map(
 
 
 class _Lines:
-    """Lines of the table so far, and statements about each purpose."""
-
     def __init__(self) -> None:
         self.lines: list[dict[str, str | float | None]] = []
         self.combined: dict[str, dict[str, dict[str, str | float]]] = {}
@@ -773,7 +717,6 @@ class _Lines:
         self.paths: dict[str, dict[str, int]] = {}
 
     def add(self, quantity: str, purpose: str, ends: Iterable[float | None], **cells: str | float) -> None:
-        """Add a line; its value and the ends of its interval in order."""
         numbers = dict(zip(("value", "lower", "upper"), ends, strict=True))
         self.lines.append({"quantity": quantity, "purpose": purpose, **numbers, **cells})
 

@@ -17,9 +17,8 @@ Sending again is free: a slot that has its report gives the same bytes. When day
 the reports of days that close on the way until a later run has written later days. So a crash at any moment, or a lost
 file, costs nothing: the same command gives the same bytes.
 
-A device reports whatever its file contains, so that no cell can silence it: rows that cannot be read are skipped, and a
-file that is empty or damaged, or a folder without files, counts as one without rows; with a time, also a file that is
-missing. The owner gets a warning.
+So that no cell can silence a device, a file that is empty or damaged, or a folder without files, counts as one without
+rows; with a time, also a file that is missing. The owner gets a warning.
 """
 
 from __future__ import annotations
@@ -33,26 +32,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
-from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.collecting.tally import (
-    FORMAT,
-    TALLIES_KIND,
-    Tallies,
-    Tally,
-    TallyData,
-    check_tally,
-    note_tally,
-)
+from dunnage.collecting.tally import FORMAT, TALLIES_KIND, Tallies, Tally, TallyData, check_tally, note_tally
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
-from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, write_reports
+from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, day_text, write_reports
 from dunnage.devices.task import MAX_BYTES, MINUTES_PER_DAY, SECONDS_PER_DAY, FileColumns, Purpose, Task, day_number
 from dunnage.errors import (
     MOST_ROWS_NAMED,
@@ -72,8 +62,6 @@ from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a file, column by column."""
-
     first: int  # Number of the first of them, counted from 1 below the header
     size: int  # How many there are
     numbers: dict[str, FloatArray]  # Columns of doubles by name, NaN where there is no number
@@ -137,7 +125,6 @@ class RowFile:
         return list(dict.fromkeys([*self.labels, *([self.time] if self.time else []), *self.numbers]))
 
     def _problems(self, stream: TableStream, name: str) -> Iterator[Problem]:
-        """Say what is wrong with a column: it is missing, or has another type."""
         if stream.names.count(name) != 1:
             what = "there are several such columns" if name in stream.names else "there is no such column"
             remedy = "Name it as the task does; name longitude and latitude with --place-columns."
@@ -224,7 +211,6 @@ class RowFile:
         return Rows(first, size, numbers, micros, labels)
 
     def refused(self, first: int, column: str, what: str, wrong: BoolArray, remedy: str) -> InputError:
-        """Make an error about some rows of a batch that begins at row ``first``; later batches may have more."""
         return self._wrong_rows(column, what, (first + np.flatnonzero(wrong)).tolist(), remedy)
 
     def _wrong_rows(self, column: str, what: str, rows: list[int], remedy: str) -> InputError:
@@ -233,13 +219,11 @@ class RowFile:
         return InputError(str(self._at), [problem])
 
     def warnings(self) -> list[str]:
-        """Say what was skipped, or could not be read at all."""
         rows = "1 row was" if self.num_skipped == 1 else f"{self.num_skipped:,} rows were"
         skipped = f"{rows} skipped: without a vehicle or moment, or with more or fewer cells than the header"
         return [*([skipped] if self.num_skipped else []), *([self.lost] if self.lost else [])]
 
     def notes(self) -> list[str]:
-        """Say how many cells are not numbers."""
         return [
             f"{name}: 1 cell is not a number, and counts as missing"
             if num == 1
@@ -266,8 +250,6 @@ def _reported(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """What some vehicles report, each of them all purposes."""
-
     tiers: IntArray  # The vehicle's tier for each reading, as a number among the task's tier names
     slots: IntArray | None  # The slot, counted from 1 January 1970; None if nobody needs it
     # Columns by name for each step of a path, the latest last; a reading without a path is the last step
@@ -290,14 +272,11 @@ def value_of(purpose: Purpose, cells: Sequence[float]) -> Any:
 
 
 def most_steps(task: Task) -> int:
-    """Return how many places the longest path of a task has; 1 if it has no paths."""
     return max(purpose.steps for purpose in task.purposes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """How far back a slot looks for its reading."""
-
     task: Task  # The task, which states how far slots are apart
     max_age: int | None = None  # Minutes; by default the length of a slot
 
@@ -311,7 +290,6 @@ class Window:
 
     @property
     def age_seconds(self) -> int:
-        """Age from which a row is too old."""
         return self.slot_seconds if self.max_age is None else self.max_age * 60
 
     @property
@@ -320,7 +298,6 @@ class Window:
         return -(-self.age_seconds // self.slot_seconds) + most_steps(self.task) - 1
 
     def first_slots(self, micros: IntArray) -> IntArray:
-        """Return the first slot, counted from 1 January 1970, that is not before each moment."""
         return -(-micros // (self.slot_seconds * MICROS))
 
 
@@ -352,7 +329,6 @@ class Log:
         self._pieces = []
 
     def readings(self, vehicles: IntArray, tiers: IntArray, slots: IntArray) -> Readings:
-        """Return what vehicles report at slots, counted from 1 January 1970."""
         back = range(most_steps(self._window.task) - 1, -1, -1)
         latest = []  # the latest row of each vehicle at or before a moment that is not too old; -1 without one
         for steps in back:
@@ -372,7 +348,6 @@ class Log:
 
 
 MAX_DAYS_OF_FILE = 3_660
-_EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(kw_only=True)
@@ -487,7 +462,7 @@ def perturb(
     first, last = (0, -1) if now is not None else read_days(days, task)
     if now is None and not os.path.exists(data):
         raise InputError(os.fspath(data), ["cannot be read: it does not exist. Check the path."])
-    own = _read_own_rows(Path(data), Window(task=task, max_age=max_age), names, vehicle, enrol=enrol)
+    log, done = _read_own_rows(Path(data), Window(task=task, max_age=max_age), names, vehicle, enrol=enrol)
     known = [] if received is None else list(ReportFile(received))
     start, keep_from = (now, None) if now is not None else (first * SECONDS_PER_DAY, first)
     with Allowance.open(
@@ -512,10 +487,9 @@ def perturb(
                     f"{target} has reports of days that have closed since, which cannot be made again. Nothing was "
                     "spent, and the file was not changed. Choose another name."
                 )
-        done = Perturbed(notes=own.notes, num_skipped=own.num_skipped, warnings=own.warnings)
         client = Client(task, account)
         for slot in account.due(now) if now is not None else _play_back(account, first, last, done):
-            _report_slot(client, own.log, names, slot, now, done)
+            _report_slot(client, log, names, slot, now, done)
         done.spent = str(account.spent_in_all())
         if not done.reports and done.num_silent:
             raise AllowanceError(
@@ -547,7 +521,6 @@ def read_days(days: tuple[str, str] | None, task: Task) -> tuple[int, int]:
 
 
 def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
-    """Check that a file to write is not one of the inputs, under whatever name."""
     for path in inputs:
         same = os.path.realpath(out) == os.path.realpath(path)
         if same or (os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path)):
@@ -557,7 +530,6 @@ def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathL
 
 
 def check_report_file(out: str | os.PathLike[str], *, force: bool) -> Path:
-    """Check that a report file may be written here, before anything is spent."""
     ReportFile(out)  # refuses a name with another ending; nothing is opened
     return check_new_file(out, force=force)
 
@@ -583,14 +555,9 @@ def read_clock(text: str) -> float:
     return micros / MICROS
 
 
-class _OwnRows(NamedTuple):
-    log: Log
-    num_skipped: int
-    notes: list[str]
-    warnings: list[str]
-
-
-def _read_own_rows(path: Path, window: Window, names: FileColumns, vehicle: str | None, *, enrol: bool) -> _OwnRows:
+def _read_own_rows(
+    path: Path, window: Window, names: FileColumns, vehicle: str | None, *, enrol: bool
+) -> tuple[Log, Perturbed]:
     source = RowFile(
         path,
         numbers=names.numbers_of(window.task),
@@ -619,7 +586,7 @@ def _read_own_rows(path: Path, window: Window, names: FileColumns, vehicle: str 
         log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
     log.close()
     notes = source.notes() + ([] if num_rows else ["the file has no row of the vehicle"])
-    return _OwnRows(log, source.num_skipped, notes, warnings + source.warnings())
+    return log, Perturbed(notes=notes, num_skipped=source.num_skipped, warnings=warnings + source.warnings())
 
 
 def _play_back(account: Allowance, first: int, last: int, done: Perturbed) -> Iterator[Slot]:
@@ -672,11 +639,6 @@ def _affords(client: Client, slot: Slot, purpose: str) -> bool:
     return True
 
 
-def day_text(day: int) -> str:
-    """Write a day, counted from 1 January 1970, as a date."""
-    return date.fromordinal(_EPOCH + day).isoformat()
-
-
 MAX_TALLY_BYTES = 1 << 30
 
 
@@ -706,9 +668,7 @@ class Collected:
     left_out: Counter[str] = field(default_factory=Counter)  # Reports that were not counted, by kind
     first_bad: list[str] = field(default_factory=list)  # Where the first of them were, and why
     warnings: list[str] = field(default_factory=list)  # What else you should know
-    num_days: int | None = (
-        None  # Days on which the counted reports were made; None if there are tallies, which do not say
-    )
+    num_days: int | None = None  # Days of the counted reports; None if there are tallies, which do not say
 
     @property
     def num_reports(self) -> int:
@@ -726,7 +686,7 @@ class Collected:
         return [f"{_KINDS[kind]}: {num:,}" for kind, num in sorted(self.left_out.items())]
 
 
-_KINDS = {
+_KINDS = {  # of reports that are left out
     "damaged": "damaged, cut off or not a report",
     "other_task": "made for another task, or another version of it",
     "impossible": "impossible for a device of this task",
@@ -863,7 +823,6 @@ def _no_tallies(path: str | os.PathLike[str], what: str, remedy: str) -> InputEr
 
 
 def describe_reports(path: str | os.PathLike[str]) -> tuple[dict[str, object], str]:
-    """Describe a report file without its task: how many reports of which task, purpose, tier and days it has."""
     file = ReportFile(path)
     counts: Counter[tuple[str, int, int]] = Counter()
     days: list[int] = []

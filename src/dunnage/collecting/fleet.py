@@ -32,14 +32,13 @@ from dunnage.collecting.files import (
     Window,
     check_new_file,
     check_report_file,
-    day_text,
     most_steps,
     read_days,
     value_of,
 )
-from dunnage.collecting.tally import Tallies
+from dunnage.collecting.tally import Packed, Tallies, Tally
 from dunnage.devices.client import check_task, mechanism_of
-from dunnage.devices.report import ID_BYTES, Report, write_reports
+from dunnage.devices.report import ID_BYTES, Report, day_text, write_reports
 from dunnage.devices.task import MAX_DAYS, SECONDS_PER_DAY, FileColumns, Task
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
@@ -49,7 +48,6 @@ from dunnage.noise.source import Noise
 from dunnage.tables.columns import MICROS
 
 Progress = Callable[[str], None]
-Packed = NDArray[np.uint8]
 
 MAX_DRAWN_BYTES = 1 << 29
 
@@ -173,8 +171,6 @@ def simulate(
 
 
 class _FleetRun:
-    """One simulation: the vehicles so far, and what they reported."""
-
     def __init__(
         self,
         path: Path,
@@ -232,7 +228,6 @@ class _FleetRun:
             yield Readings(tiers=self.fleet.tiers[vehicles], slots=slots, steps=steps)
 
     def scheduled(self, window: Window, tell: Progress) -> Iterator[Readings]:
-        """Yield the readings of the chosen slots, day by day, once all rows have been read."""
         log, chosen = Log(window, self.columns), _DrawnSlots(self.task, self.public)
         before = window.num_slots * window.slot_seconds
         for rows, vehicles in self._rows(tell):
@@ -261,7 +256,6 @@ class _FleetRun:
             yield readings
 
     def _affordable(self) -> IntArray:
-        """Return how many slots the lifetime allowance pays for, tier by tier."""
         slots = (self.losses.bounded_of_slot(tier) for tier in self.task.tier_names)
         most = np.iinfo(np.int64).max // 2
         return np.array([min(self.task.limits.lifetime // loss, most) if loss else most for loss in slots])
@@ -273,15 +267,10 @@ class _FleetRun:
                 values, tiers = some.columns(purpose, self.columns.places), self._tiers(number, some.tiers)
                 for index, tier in enumerate(self.task.slot_tiers(purpose)):
                     own = slice(None) if len(purpose.tiers) == 1 else np.flatnonzero(tiers == index)
-                    names = purpose.name, tier.name
-                    tallies.by_tier[names] = perturb_column(
-                        self.mechanisms[number],
-                        tier,
-                        [column[own] for column in values],
-                        self.noise,
-                        tally=tallies.by_tier.get(names),
-                        purpose=purpose.name,
-                    )
+                    names, columns = (purpose.name, tier.name), [column[own] for column in values]
+                    tally = tallies.by_tier.get(names) or Tally(purpose=purpose.name, tier=tier.name)
+                    law = self.mechanisms[number]
+                    tallies.by_tier[names] = perturb_column(law, tier, columns, self.noise, tally=tally)
             self.done.num_reports += some.tiers.size * len(self.task.purposes)
         tallies.by_tier = {names: tally for names, tally in tallies.by_tier.items() if tally.num_reports}
         return tallies
@@ -303,6 +292,7 @@ class _FleetRun:
                 number, row = int(purposes[at]), int(num[at])
                 purpose, tier = self.task.purposes[number], int(tiers[number][row])
                 day, moment = divmod(int(some.slots[row]), self.task.schedule.num_moments)
+                value, own = value_of(purpose, values[number][row]), self.task.slot_tiers(purpose)[tier]
                 yield Report(
                     task=self.task.prefix,
                     purpose=number,
@@ -310,11 +300,7 @@ class _FleetRun:
                     day=day,
                     slot=moment,
                     report_id=ids[at].tobytes(),
-                    payload=self.mechanisms[number].perturb(
-                        value_of(purpose, values[number][row]),
-                        tier=self.task.slot_tiers(purpose)[tier],
-                        noise=self.noise,
-                    ),
+                    payload=self.mechanisms[number].perturb(value, tier=own, noise=self.noise),
                 )
                 self.done.num_reports += 1
                 if self.done.num_reports % 10_000 == 0:
@@ -368,8 +354,6 @@ def _rank_of_equals(numbers: IntArray) -> IntArray:
 
 
 class _Vehicles:
-    """The vehicles of a file, numbered in the order they appear, each with a tier."""
-
     def __init__(self, source: RowFile, task: Task, tiers_column: str | None, public: Noise) -> None:
         self._source, self._tier_names, self._column = source, list(task.tier_names), tiers_column
         self._public = public
@@ -383,7 +367,6 @@ class _Vehicles:
         return len(self._names)
 
     def numbers_of(self, rows: Rows, column: str) -> IntArray:
-        """Return the number of each row's vehicle; a new vehicle gets a tier."""
         labels = rows.labels[column]
         codes = labels.indices.to_numpy(zero_copy_only=False)
         numbers = self._last[1] if labels.dictionary.equals(self._last[0]) else self._find(labels.dictionary)
@@ -405,7 +388,6 @@ class _Vehicles:
         return vehicles
 
     def _find(self, names: pa.Array) -> IntArray:
-        """Return the numbers of vehicles by name; -1 for those not seen yet."""
         numbers = pc.index_in(names, value_set=self._names).fill_null(-1)
         return np.asarray(numbers.cast(pa.int64()).to_numpy(zero_copy_only=False))
 
@@ -425,8 +407,6 @@ class _Vehicles:
 
 
 class _History:
-    """The last rows of each vehicle, with which its next path begins."""
-
     def __init__(self, source: RowFile, columns: FileColumns, num_steps: int) -> None:
         self._source, self._columns, self._num = source, columns, num_steps - 1
         # For each vehicle the latest row first; NaN where there was no row. Shape: rows before, vehicles.
@@ -475,10 +455,9 @@ class _History:
 
 
 class _DrawnSlots:
-    """The random slots of vehicles and days, as bits; chosen when they are first needed.
+    """The random slots of vehicles and days, as bits; chosen when they are first needed."""
 
-    The choice depends on nothing, so choosing late is the same as choosing before the day.
-    """
+    # The choice depends on nothing, so choosing late is the same as choosing before the day.
 
     def __init__(self, task: Task, public: Noise) -> None:
         self._schedule, self._public = task.schedule, public
@@ -527,7 +506,6 @@ class _DrawnSlots:
         return chosen.reshape(days, vehicles, bits)
 
     def of_day(self, day: int, num_vehicles: int) -> tuple[IntArray, IntArray]:
-        """Return vehicles and slots of a day, in the order of vehicles."""
         bits = np.unpackbits(self._bits[day - self._first, :num_vehicles], axis=1, bitorder="little")
         vehicles, slots = np.nonzero(bits)
         return vehicles, slots

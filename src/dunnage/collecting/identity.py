@@ -8,11 +8,7 @@ key; a retired key opens old records until it is dropped, and then nobody can op
 
 A record is padded to a multiple of 256 bytes, so that its length says little. Nonces are 96 random bits: renew a key
 before it has sealed 2^32 records (NIST SP 800-38D). Anything that does not fit (another key, nonce or alias, a changed
-byte) gives the same :class:`~dunnage.errors.SealError`, which says nothing about the record. ``cryptography`` does the
-arithmetic.
-
-A CSV file of vehicles becomes sealed JSON lines, each with the vehicle's readable alias. With the key ring it becomes a
-CSV file again, which only its owner can read. Files appear whole or not at all.
+byte) gives the same :class:`~dunnage.errors.SealError`, which says nothing about the record.
 
 Each record has a version, which nobody can change unnoticed, and the last line of a file is a tag over all lines and
 the version of the file: a line that was dropped, added, moved or replaced by an older one is found. A whole older file
@@ -122,8 +118,6 @@ class SealingKey:
 
 @dataclass(frozen=True)
 class KeyRing:
-    """Keys by their ids, exactly one of them active; immutable."""
-
     keys: tuple[SealingKey, ...]
 
     def __post_init__(self) -> None:
@@ -201,7 +195,6 @@ class KeyRing:
 
 @contextmanager
 def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iterator[None]:
-    """Lock a key ring from reading it to writing it; wait for others first."""
     if os.name != "posix":
         yield
         return
@@ -230,8 +223,6 @@ def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iter
 
 @dataclass(frozen=True, kw_only=True)
 class SealedRecord:
-    """An encrypted record; safe to store, and useless without its key."""
-
     key_id: str  # Which key opens it
     nonce: bytes = field(repr=False)  # 96 random bits
     ciphertext: bytes = field(repr=False)  # The encrypted record with its tag
@@ -270,10 +261,8 @@ class SealedRecord:
 
 def _table(text: str | bytes, keys: set[str], kind: str, form: int = FORMAT) -> dict[str, Any]:
     data: Any = None
-    try:
+    with suppress(ValueError, RecursionError):
         data = json.loads(text) if len(text) <= 2 * MAX_RECORD else None
-    except (ValueError, RecursionError):
-        data = None
     fits = isinstance(data, dict) and set(data) == keys and data["kind"] == kind
     if not fits or type(data["format"]) is not int or data["format"] != form:
         raise SealError(f"this is not a {kind} that this version reads. Name the right file, or update Dunnage.")
@@ -296,10 +285,7 @@ def _bound(key: SealingKey, associated: str, version: int) -> bytes:
 
 
 def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str, version: int = 1) -> SealedRecord:
-    """Seal an identity record (text, numbers, true, false or None, also nested) under the active key.
-
-    It is bound to ``associated``, the vehicle's alias, which is not stored in it, and to its version.
-    """
+    """Seal an identity record (also nested) under the active key, bound to the vehicle's alias and to its version."""
     try:
         if not isinstance(record, Mapping) or not all(isinstance(name, str) for name in record):
             raise TypeError
@@ -335,8 +321,6 @@ def rotate(sealed: SealedRecord, keyring: KeyRing, *, associated: str, version: 
 
 
 class SealedFile(NamedTuple):
-    """The content of a file of records."""
-
     records: list[tuple[str, SealedRecord]]  # By alias
     name: str  # Random, the same in all versions of a file
     version: int  # 0 if it has no tag: a dropped or older line cannot be found then
@@ -360,8 +344,7 @@ def read_sealed(path: str | os.PathLike[str], keyring: KeyRing, *, at_least: int
             raise SealError("the last line of the file, its tag, is missing. It is cut off, or someone changed it.")
         file = SealedFile(records, "", 0)
     else:
-        plain = json.dumps(tag)
-        given = _table(plain, {"format", "kind", "key_id", "file", "version", "nonce", "tag"}, _TAG_KIND)
+        given = _table(json.dumps(tag), {"format", "kind", "key_id", "file", "version", "nonce", "tag"}, _TAG_KIND)
         key = keyring.key(str(given["key_id"]))
         bound = _tag_bound(key, str(given["file"]), given["version"], _tagged_lines(records))
         try:
@@ -384,7 +367,6 @@ def seal_file(
     after: str | os.PathLike[str] | None = None,  # The file before it; its version goes on. By default the one replaced
     force: bool = False,  # Replace an existing file
 ) -> SealedFile:
-    """Seal the rows of a CSV file, each bound to its alias and to the version of the file."""
     check_not_input(out, [records])
     target = check_new_file(out, force=force)
     rows = _records(Path(records), alias)
@@ -402,7 +384,6 @@ def seal_file(
 def rotate_file(
     sealed: str | os.PathLike[str], keyring: KeyRing, out: str | os.PathLike[str], *, force: bool = False
 ) -> SealedFile:
-    """Seal all records of a file again under the ring's active key, also in place with ``force``."""
     target = check_new_file(out, force=force)
     before = read_sealed(sealed, keyring)
     version = before.version + 1
@@ -430,7 +411,6 @@ def open_file(
     at_least: int = 0,  # Refuse a file of an earlier version
     force: bool = False,
 ) -> SealedFile:
-    """Open all records of a file into a private CSV file."""
     check_not_input(out, [sealed])
     target = check_new_file(out, force=force)
     file = read_sealed(sealed, keyring, at_least=at_least)
@@ -482,7 +462,6 @@ def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def _repeated(aliases: list[str]) -> list[int]:
-    """Return the places, counted from 1, of repeated aliases."""
     seen: set[str] = set()
     return [number for number, name in enumerate(aliases, 1) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
 
@@ -503,16 +482,14 @@ def _content(path: Path) -> bytes:
 
 
 def _sealed(path: Path) -> tuple[list[tuple[str, SealedRecord]], object]:
-    """Read the records of a file, and its tag; None if it has none."""
     lines = [line for line in _content(path).removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     if not lines:
         raise InputError(str(path), ["is empty. Name a file that dunnage device seal wrote."])
     records, tag = [], None
     for number, line in enumerate(lines, 1):
-        try:
+        data = None
+        with suppress(ValueError, RecursionError):
             data = json.loads(line)
-        except (ValueError, RecursionError):
-            data = None
         if number == len(lines) and isinstance(data, dict) and data.keys() == {"tag"} and data["tag"] is not None:
             tag = data["tag"]
             break

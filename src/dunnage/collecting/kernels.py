@@ -14,7 +14,6 @@ from dunnage.arrays import kernel, piece
 
 @kernel
 def set_bits(rows: Any, indices: Any, ones: Any) -> None:
-    """Overwrite one bit of every packed row: that of its own index."""
     for row in range(len(rows)):
         place, mask = indices[row] >> 3, np.uint8(1 << (indices[row] & 7))
         if ones[row]:
@@ -47,12 +46,10 @@ def odd(bits: int) -> int:
 
 @kernel
 def hadamard_symbols(indices: Any, halves: Any, columns: Any, num_blocks: int, num_columns: int) -> Any:
-    """Return for each report a symbol of its half block, uniform like its column.
-
-    Half 0 is the half of the own block that agrees with the own row of the Hadamard matrix, 1 the other half of that
-    block, 2 and 3 those of the next block, and so on in a circle. Flipping the lowest bit of the row moves a column of
-    the wrong half into the right one; it maps the two halves to each other one to one.
-    """
+    """Return for each report a symbol of its half block, uniform like its column."""
+    # Half 0 is the half of the own block that agrees with the own row of the Hadamard matrix, 1 the other half of that
+    # block, 2 and 3 those of the next block, and so on in a circle. Flipping the lowest bit of the row moves a column
+    # of the wrong half into the right one; it maps the two halves to each other one to one.
     symbols = np.empty(len(indices), dtype=np.int64)
     for report in range(len(indices)):
         row, block = 1 + indices[report] // num_blocks, indices[report] % num_blocks
@@ -65,12 +62,10 @@ def hadamard_symbols(indices: Any, halves: Any, columns: Any, num_blocks: int, n
 
 @kernel
 def round_values(values: Any, words: Any, scaling: Any, points: Any) -> Any:
-    """Round values at random to the points 0 to ``top`` of their domain; return which could not be decided here.
-
-    ``scaling`` is (low, the largest number not above the low end, the smallest not below the high end, points to a
-    unit, the point of a missing value, the largest error of all this, the width of a word's interval, top). Value and
-    word bound a sum, and the point is its whole part.
-    """
+    """Round values at random to the points 0 to ``top`` of their domain; return which could not be decided here."""
+    # The low end, the largest number not above it, the smallest not below the high end, points to a unit, the point of
+    # a missing value, the largest error of all this, the width of a word's interval. The point is the whole part of a
+    # sum that value and word bound.
     low, bottom, most, factor, middle, error, width, top = scaling
     undecided = np.zeros(len(values), dtype=np.bool_)
     for place in range(len(values)):

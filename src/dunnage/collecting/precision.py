@@ -3,8 +3,7 @@
 
 Before anything is collected, the law of the noise gives the largest variance of one report's estimate, however the
 values are spread, so that an interval from N reports is about z sqrt(variance / N) wide on either side, or less. Once
-there are estimates, the width of their own intervals counts instead: with N times the reports they are narrower by the
-root of N.
+there are estimates, the width of their own intervals counts instead.
 
 A law's estimate of a number t in [-1, 1] has the second moment a + b t^2. If only a share s of the slots has a reading,
 with the mean r, a number with ``missing = "symbol"`` is estimated as T / S: T has the mean s r and at most the variance
@@ -18,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dunnage.collecting.estimate import normal_quantile
@@ -31,15 +30,12 @@ from dunnage.exact import exact, shown
 from dunnage.release import Release
 from dunnage.text import number_text, rounded_percent, several
 
-DEFAULT_SHARE = Fraction(5, 100)
-"""Half the width of an interval, as a share of the number's domain, if nothing else is wanted."""
+DEFAULT_SHARE = Fraction(5, 100)  # half the width of an interval, as a share of the number's domain
 _MIN_PRESENT = 0.01  # a smaller share of slots with a reading is as good as none
 
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """How far the ends of an interval may lie from the estimate."""
-
     share: Fraction = DEFAULT_SHARE  # of the domain of each number
     by_name: Mapping[str, Fraction] = field(default_factory=dict)  # of some numbers, in their unit
 
@@ -78,8 +74,6 @@ class Precision:
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """What the wanted precision of one mean takes."""
-
     purpose: str
     quantity: Quantity
     half_width: float  # wanted, in the unit of the number
@@ -100,24 +94,20 @@ class Need:
 
     @property
     def goal(self) -> str:
-        """The wanted precision in words."""
         unit = f" {self.quantity.unit}" if self.quantity.unit else ""
         filled = ", missing as the middle," if self.quantity.missing == "middle" else ""
         return f"{self.quantity.name}{filled} to ±{number_text(self.half_width)}{unit}"
 
     @property
     def share(self) -> str:
-        """The wanted precision as a share of the range, in words."""
         return rounded_percent(self.half_width / float(self.quantity.high - self.quantity.low))
 
 
 def needed_reports(
     mechanism: LocalNumeric, at: int, half_width: float, *, confidence: float = 0.95, present: float = 1.0
 ) -> int:
-    """Return how many reports make the interval of a mean narrow enough, whatever the values.
-
-    Tiers have as many reports each, and weigh alike in the interval, which is right even if they differ.
-    """
+    """Return how many reports make the interval of a mean narrow enough, whatever the values."""
+    # Tiers have as many reports each, and weigh alike in the interval, which is right even if they differ.
     variances = [report_variance(mechanism, tier, at, present) for tier in mechanism.levels]
     variance, quantity = math.fsum(variances) / len(variances), mechanism.quantities[at]
     widths = float(quantity.high - quantity.low) / 2 * normal_quantile(confidence) / half_width
@@ -125,7 +115,6 @@ def needed_reports(
 
 
 def report_variance(mechanism: LocalNumeric, tier: Tier, at: int, present: float = 1.0) -> float:
-    """Return the largest variance, in units of [-1, 1], that a mean has times the number of reports."""
     report, quantity = mechanism.channel(tier), mechanism.quantities[at]
 
     def quadratic(attribute: int) -> tuple[float, float]:
@@ -141,7 +130,6 @@ def report_variance(mechanism: LocalNumeric, tier: Tier, at: int, present: float
 
 
 def needs_of_task(task: Task, precision: Precision, *, confidence: float = 0.95) -> list[Need]:
-    """Say by the laws alone what each mean takes if every slot has a reading."""
     precision.check(task)
     needs = []
     for purpose in task.purposes:
@@ -164,13 +152,11 @@ def needs_of_release(release: Release, task: Task, precision: Precision) -> list
         num = sum(stated.estimates.reports[purpose.name].values())
         for at, quantity in enumerate(purpose.quantities):
             key, wanted = (purpose.name, quantity.name), precision.half_width(quantity)
-            line, now, total, at_least = ends[key], None, 0, False
+            value, lower, upper = (ends[key][name] for name in ("value", "lower", "upper"))
+            now, total, at_least = None, 0, False
             # An end at the border of the domain is cut off, and says nothing about the width.
-            sides = (
-                [line["value"] - line["lower"]] if line["value"] is not None and line["lower"] > quantity.low else []
-            )
-            if line["value"] is not None and line["upper"] < quantity.high:
-                sides.append(line["upper"] - line["value"])
+            sides = [value - lower] if value is not None and lower > quantity.low else []
+            sides += [upper - value] if value is not None and upper < quantity.high else []
             if sides:
                 now = max(sides)
                 total = max(1, math.ceil(num * (now / wanted) ** 2))
@@ -181,29 +167,18 @@ def needs_of_release(release: Release, task: Task, precision: Precision) -> list
                     at_least = not slots["lower"] > 0
                     share = 1.0 if at_least else slots["value"]
                 total = needed_reports(law, at, wanted, confidence=confidence, present=share)
-            needs.append(
-                Need(
-                    purpose=key[0],
-                    quantity=quantity,
-                    half_width=wanted,
-                    num_reports=total,
-                    num_now=num,
-                    half_width_now=now,
-                    at_least=at_least,
-                )
-            )
+            need = Need(purpose=key[0], quantity=quantity, half_width=wanted, num_reports=total, num_now=num)
+            needs.append(replace(need, half_width_now=now, at_least=at_least))
     return needs
 
 
 def lasting_days(task: Task) -> int | None:
-    """Return for how many days the lifetime of every vehicle pays; None if there is no bound."""
     losses = check_task(task)
     days = [losses.of_day(tier) for tier in task.tier_names]
     return None if None in days else min(int(task.limits.lifetime // day) for day in days if day)
 
 
 def plan_lines(needs: list[Need], task: Task, devices: int) -> Iterator[str]:
-    """Say in days or vehicles what a fleet that has not reported yet needs."""
     slots, lasting = task.schedule.slots_per_day, lasting_days(task)
     for (_, share), group in itertools.groupby(needs, lambda need: (need.num_reports, need.share)):
         alike = list(group)

@@ -50,18 +50,13 @@ from dunnage.release.kinds.estimates import COLUMN_TYPES
 NAME = "estimates"
 ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
 AUTO, PRECISION, STRATIFY, ONE_TIER, NO_TIER = "auto", "precision", "stratify", "one tier", "none"
-COMBINATIONS = (AUTO, PRECISION, STRATIFY)
-"""How tiers may be combined; see :func:`~dunnage.collecting.estimate.combine_tiers`."""
+COMBINATIONS = (AUTO, PRECISION, STRATIFY)  # how tiers may be combined; see combine_tiers
 SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q, tiers count as different
 QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16
 LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting", "other_time")
-"""Kinds of reports that are left out: unreadable, made for another task, impossible for a device of the task, sent
-again, with the id of another report but other content, or of a time at which no device of the task reports."""
-OUTSIDE, OTHER = "outside", "other"
-"""In column ``path``: a place (or path) outside the grid or missing; all paths that are not listed."""
+OUTSIDE, OTHER = "outside", "other"  # in column path: outside the grid or missing; all paths that are not listed
 EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMN_TYPES.items()}
-"""The value of a column that does not apply to a line."""
 _ALWAYS = ("quantity", "purpose", "value", "lower", "upper", "unit")
 _IN_CLEAR = "how many reports there are of each purpose and tier, and in which tier and at which slot each was made"
 _NOTE = "local-loss-over-time.md#composition"
@@ -91,12 +86,10 @@ def bin_edges(quantity: Quantity) -> list[float]:
 
 
 def place_of(grid: Grid, cell: int) -> dict[str, float]:
-    """Return the columns of a cell's middle; empty for everything outside."""
     return dict(zip(("lon", "lat"), grid.centre(cell), strict=True)) if cell < grid.num_cells else {}
 
 
 def spend_id(task: Task) -> str:
-    """Name what was spent: by devices, from their own allowances."""
     return f"allowances of task {task.digest}"
 
 
@@ -134,7 +127,6 @@ def path_index(mechanism: LocalTrajectory, text: str) -> int | None:
 
 
 def chosen_rule(requested: str, num_tiers: int, p_value: float | None) -> str:
-    """Return how tiers are combined: as requested, or with ``auto`` by whether they differ."""
     if num_tiers <= 1:
         return ONE_TIER
     if requested != AUTO:
@@ -152,7 +144,6 @@ def estimates_promise(
     rules: Collection[str],  # Ways in which tiers were combined
     verdicts: Mapping[str, NoiseVerdict],  # Whether the map of each purpose that has one is noise
 ) -> Promise:
-    """State what a release of estimates promises to each vehicle, for the reports of one slot."""
     parts = {name: mechanism.promise() for name, mechanism in mechanisms.items()}
     claimed = any(part.basis is Basis.CLAIMED for part in parts.values())
 
@@ -188,7 +179,6 @@ def estimates_promise(
 def _guarantees(
     task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechanism], parts: Sequence[Promise]
 ) -> tuple[Guarantee, Guarantee | None]:
-    """Return the stated guarantee, and the one that holds instead if it is only claimed."""
     if len(parts) == 1:
         return parts[0].guarantee, parts[0].holds
     epsilon = loss_within(task, losses, mechanisms)
@@ -209,10 +199,8 @@ def _guarantees(
 
 
 def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechanism]) -> Fraction:
-    """Return the bound of a slot: the sum over purposes, in the tier that reveals most.
-
-    A purpose without a bound, because its areas are in clear, counts as what it reveals between values of one area.
-    """
+    """Return the bound of a slot: the sum over purposes, in the tier that reveals most."""
+    # A purpose without a bound, because its areas are in clear, counts as what it reveals between values of one area.
     slots = []
     for tier in task.tier_names:
         slot = losses.bounded_of_slot(tier)
@@ -224,8 +212,6 @@ def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechani
 
 
 def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
-    """Return what a vehicle of each tier reveals: by report of each purpose, by slot, by day, and in its lifetime."""
-
     def plain_or_none(loss: Fraction | None) -> int | float | str | None:
         return None if loss is None else plain(loss)
 
@@ -242,7 +228,6 @@ def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
 
 
 def composed(task: Task, losses: TaskLosses, promise: Promise) -> Composition:
-    """State how losses add up: over a day, and over the lifetime of a vehicle, if there is a bound."""
     days = [losses.of_day(tier) for tier in task.tier_names]
     losses_of_days = [day for day in days if day is not None]
     bounded = len(losses_of_days) == len(days) and promise.true_loss(Neighbours.REPLACE_ONE).bounded

@@ -9,9 +9,6 @@ fleet from its gateways. Parts are named by *keys*:
 - places and paths: what came in clear as ``read`` gives it, the area or the number of the sequence of areas: ``(3,)``;
   nothing if all is hidden: ``()``. Published paths of independent places: the area of each place, ``(3, 1)``, and
   counts of bits that are set together, ``(bits + 1, bits + 1)``, where the last of each axis stands for any.
-
-:func:`check_tally` refuses a tally with keys, shapes or sums that the laws of its mechanism do not allow. Tallies have
-no ids, so nobody can see whether two have the same reports; but two equal ones are refused.
 """
 
 from __future__ import annotations
@@ -70,8 +67,6 @@ _BIT_OF_BYTE = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.int64)  #
 
 @dataclass
 class Sums:
-    """Number, sum and sum of squares of numeric symbols, exact however many there are."""
-
     law: ClassVar[tuple[object, ...]] = ("sums",)  # What must be equal in parts that add up
     num: int = 0
     total: int = 0
@@ -103,8 +98,6 @@ class Sums:
 
 @dataclass
 class Counts:
-    """How often each symbol occurred, or how often each bit was set, in a number of reports."""
-
     kind: str  # `"symbols"` or `"bits"`
     counts: IntArray  # One count for each symbol or bit; with several axes, for each combination
     num: int = 0  # Number of reports
@@ -138,10 +131,7 @@ class Counts:
         self.num += len(rows)
 
     def add_together(self, rows: Sequence[Packed]) -> None:
-        """Count which bits are set together in the packed rows of two or three places.
-
-        The last entry of each axis stands for any place, so it also has the counts of fewer places.
-        """
+        # The last entry of each axis stands for any place, so it also has the counts of fewer places.
         from dunnage.collecting.kernels import count_together
 
         num_bits, third = self.counts.shape[0] - 1, rows[2] if len(rows) == 3 else rows[0][:0]
@@ -168,8 +158,6 @@ Part = Sums | Counts
 
 @dataclass(kw_only=True)
 class Tally:
-    """What is kept of the reports of one purpose and tier."""
-
     purpose: str
     tier: str
     num_reports: int = 0
@@ -215,7 +203,6 @@ class Tally:
 
     @staticmethod
     def of_reports(task: Task, reports: Iterable[Report]) -> Tallies:
-        """Tally reports of a task, each once; see :meth:`Tallies.add`."""
         tallies = Tallies(task)
         for report in reports:
             tallies.add(report)
@@ -277,10 +264,9 @@ def _part(data: PartData) -> Part:
 
 
 class Tallies:
-    """The tallies of a task, by purpose and tier, and which reports went into them.
+    """The tallies of a task, by purpose and tier, and which reports went into them."""
 
-    It keeps the ids of reports, about 150 bytes each, so reports that come in pieces must go into one object.
-    """
+    # It keeps the ids of reports, about 150 bytes each, so reports that come in pieces must go into one object.
 
     def __init__(self, task: Task, *, days: tuple[int, int] | None = None, received: float | None = None) -> None:
         self.task, self._days, self._received = task, days or task.schedule.span, received
@@ -330,7 +316,6 @@ class Tallies:
 
 
 def check_tally(mechanism: Any, tally: Tally) -> None:
-    """Refuse a tally that reports of a mechanism cannot add up to."""
     fits = _numbers_fit if isinstance(mechanism, LocalNumeric) else _places_fit
     if not fits(mechanism, tally):
         problem = Problem(f"no reports of {tally.purpose} add up to it", remedy="Tally the reports of this task again.")

@@ -66,8 +66,6 @@ _PUBLISHED = "is for publishing, not for devices"
 
 @dataclass(frozen=True, kw_only=True)
 class CarrierPolicy:
-    """What devices may report: which numbers and places, by which mechanisms, when, and how much in total."""
-
     dataset: str  # Name of the task
     protects: str  # What one device stands for
     vehicle: str  # Column that names the vehicle, if one file has rows of many; not reported
@@ -84,20 +82,17 @@ class CarrierPolicy:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that devices need, each once."""
         names = [self.vehicle, *([self.time] if self.time else []), *(number.name for number in self.numbers)]
         names += [column for columns in self.place_columns.values() for column in columns]
         return tuple(dict.fromkeys(names))
 
     @property
     def file_columns(self) -> FileColumns:
-        """The columns of a file of readings; places are those of the first grid."""
         usual = FileColumns()
         places = next(iter(self.place_columns.values()), usual.places)
         return FileColumns(vehicle=self.vehicle, time=self.time or usual.time, places=places)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the policy without its comments."""
         return digest_of(canonical(self.document))
 
 
@@ -467,7 +462,6 @@ class Duty(Table):
         return {key: v for key, v in self if key not in others and v is not None and v is not False}
 
     def levels(self, tiers: Mapping[str, Fraction]) -> list[tuple[str, Fraction]]:
-        """Return name and epsilon of each public tier; by default all tiers."""
         if self.epsilon is not None:
             return [(ONLY_TIER, self.epsilon)]
         return [(name, tiers[name]) for name in self.tiers or tiers]
@@ -541,7 +535,6 @@ _DUTIES: Mapping[str, type[Table]] = {
     LocalTrajectory.name: TrajectoryDuty,
 }
 _KIND_OF = {name: "numeric" if made.subject == "quantities" else "grid" for name, made in MECHANISMS.items()}
-"""The kind of attributes that each mechanism reports."""
 
 
 def _sort_of_duty(data: object) -> str:

@@ -32,10 +32,8 @@ have not closed. Its rules:
   it nothing is spent again, and only reports that were not written elsewhere are lost. :meth:`Allowance.forget_kept`
   deletes them.
 
-Each write goes to a temporary name and is renamed; file and folder are synchronised with the disk. Anyone
-who may write all these files can also reset them: they belong to the vehicle, and protect against accidents and
-crashes, not against its owner. This module uses only the standard library, and runs on
-Linux and macOS.
+Anyone who may write all these files can also reset them: they belong to the vehicle, and protect against accidents and
+crashes, not against its owner. This module runs on Linux and macOS.
 """
 
 from __future__ import annotations
@@ -86,8 +84,6 @@ class Slot(NamedTuple):
 
 @dataclass
 class Spent:
-    """A spend: the sum of bounded losses, and the number of reports without a bound."""
-
     loss: Fraction = Fraction(0)
     num_reports: int = 0
     num_unbounded: int = 0
@@ -117,8 +113,6 @@ class Spent:
 
 
 class _DayData(TypedDict):
-    """A day in the file."""
-
     slots: list[int]
     spent: dict[str, tuple[str, int, int]]
     reports: list[tuple[int, str, str | None]]
@@ -148,8 +142,6 @@ class _Day:
 
 @dataclass
 class _Book:
-    """The whole content of the file."""
-
     task: str
     earlier_tasks: list[str]
     tier: str
@@ -164,22 +156,13 @@ class _Book:
     clocks: list[tuple[int, int]] = field(default_factory=list)  # times that the owner set back, from and to
 
     def to_bytes(self) -> bytes:
-        """Return the file: a line of JSON, and a line with its checksum."""
         data = {
             "format": FORMAT,
             "kind": _KIND,
-            "task": self.task,
-            "earlier_tasks": self.earlier_tasks,
-            "tier": self.tier,
-            "seen": self.seen,
+            **vars(self),
             "lifetime": {name: spent.to_list() for name, spent in self.lifetime.items()},
             "days": {str(day): own.to_dict() for day, own in self.days.items()},
             "cap": NO_CAP if self.cap is None else str(self.cap),
-            "name": self.name,
-            "num_writes": self.num_writes,
-            "counter": self.counter,
-            "spans": self.spans,
-            "clocks": self.clocks,
         }
         line = json.dumps(data, separators=(",", ":")).encode("ascii")
         return b"%s\nsha256 %s\n" % (line, _checksum(line))
@@ -194,14 +177,8 @@ class _Book:
             raise ValueError
         if data["format"] == 1:  # nobody knows any more which days had slots: all until now
             last = max([int(data["seen"]) // SECONDS_PER_DAY, *map(int, data["days"])])
-            data |= {
-                "cap": MAX_DAY_LOSS,
-                "name": "",
-                "num_writes": 0,
-                "counter": "",
-                "spans": [(0, last)],
-                "clocks": [],
-            }
+            data |= {"cap": MAX_DAY_LOSS, "spans": [(0, last)], "clocks": []}
+            data |= {"name": "", "num_writes": 0, "counter": ""}
         return cls(
             task=str(data["task"]),
             earlier_tasks=[str(digest) for digest in data["earlier_tasks"]],
@@ -222,7 +199,6 @@ class _Book:
         return any(first <= day <= last for first, last in self.spans)
 
     def choose(self, day: int, slots: tuple[int, ...]) -> None:
-        """Give a day its slots, once."""
         self.days[day] = _Day(slots)
         spans: list[tuple[int, int]] = []
         for first, last in sorted([*self.spans, (day, day)]):
@@ -261,7 +237,6 @@ class _Kept:
             self._write()  # a crash cut off a line, which must not damage the next one, or a line was replaced
 
     def add(self, day: int, own: _Day) -> None:
-        """Keep the reports of a day. They are on disk when this returns."""
         text = json.dumps({"task": self._task, "day": day, **own.to_dict()}, separators=(",", ":")).encode("ascii")
         line = b"%s %s\n" % (_checksum(text + b"\n"), text)
         if not any(own.reports.values()) or self._lines.get((self._task, day)) == line:
@@ -483,7 +458,6 @@ class Allowance:
         return own.slots if own else ()
 
     def _day(self, day: int) -> _Day | None:
-        """Return a day that is open, or closed and kept."""
         own = self._book.days.get(day)
         return own if own is not None or self._kept is None else self._kept.days.get(day)
 
@@ -534,13 +508,10 @@ class Allowance:
         return max(moment, book.seen)
 
     def _draw_days(self, moment: int) -> bool:
-        """Choose the slots of today and tomorrow if they never had any; return whether any are new.
-
-        Invariant: slots are chosen once for a day, and a slot is spent once for a purpose. A day is in ``spans`` from
-        the moment its slots are chosen, for ever, and such a day never gets slots again: either the book still has it,
-        with the marks of what is spent, or it has closed and nothing of it is due. This holds whatever the clock does,
-        so the owner may set it back without a refund.
-        """
+        # Invariant: slots are chosen once for a day, and a slot is spent once for a purpose. A day is in spans from the
+        # moment its slots are chosen, for ever, and such a day never gets slots again: either the book still has it,
+        # with the marks of what is spent, or it has closed and nothing of it is due. This holds whatever the clock
+        # does, so the owner may set it back without a refund.
         today = moment // SECONDS_PER_DAY
         fresh = [day for day in (today, today + 1) if not self._book.chose(day)]
         for day in fresh:
@@ -744,7 +715,6 @@ def _in_use(name: str) -> AllowanceError:
 
 @contextmanager
 def _reported(name: str) -> Iterator[None]:
-    """Turn errors of the file system into refusals."""
     try:
         yield
     except OSError as error:
@@ -753,7 +723,6 @@ def _reported(name: str) -> Iterator[None]:
 
 
 def _check_place(name: str, enrol: bool) -> None:
-    """Check that an allowance is at a place, or can be started there."""
     if os.path.isdir(name):
         raise AllowanceError(f"{name} is a folder, but an allowance is a file. Choose a file, for example inside it.")
     if os.path.lexists(name):

@@ -5,8 +5,6 @@ At each slot of its allowance, and for each purpose of the task, a device sends 
 a number outside its domain is clamped; a place outside the grid, a missing or unreadable value, NaN and None are
 separate inputs or the middle of the domain, as the task says. So only the schedule and the allowance decide whether a
 report is sent.
-
-This module and its imports use the standard library alone.
 """
 
 from __future__ import annotations
@@ -52,22 +50,18 @@ class TaskLosses:
     by_report: Mapping[tuple[str, str], Fraction | None]
 
     def of_slot(self, tier: str) -> Fraction | None:
-        """Return the loss of one slot, over all purposes; None if there is no bound."""
         bounded = all(self.by_report[tier, purpose.name] is not None for purpose in self.task.purposes)
         return self.bounded_of_slot(tier) if bounded else None
 
     def bounded_of_slot(self, tier: str) -> Fraction:
-        """Return the loss of one slot, over the purposes that have a bound."""
         losses = (self.by_report[tier, purpose.name] for purpose in self.task.purposes)
         return sum((loss for loss in losses if loss is not None), Fraction(0))
 
     def of_day(self, tier: str) -> Fraction | None:
-        """Return the loss of one day; None if there is no bound."""
         slot = self.of_slot(tier)
         return None if slot is None else slot * self.task.schedule.slots_per_day
 
     def statements(self) -> list[str]:
-        """Say, for each tier, how much a slot, a day, a window and a lifetime of reports give away."""
         lines, schedule, lifetime = [], self.task.schedule, self.task.limits.lifetime
         num, width = schedule.slots_per_day, schedule.window
         for tier in self.task.tier_names:
@@ -91,13 +85,7 @@ class TaskLosses:
 
 
 def check_task(task: Task) -> TaskLosses:
-    """Check that a task's mechanisms accept their parameters and that the true loss of a day fits its limits.
-
-    Call it for every new task, and before a device adopts one.
-
-    Raises :class:`~dunnage.errors.TaskError` if a mechanism refuses its parameters, if a purpose has no bound and the
-    task does not allow that, or if the scheduled slots of a day exceed the limit of the day or the lifetime.
-    """
+    """Check that mechanisms accept their parameters, and that the true loss of a day has a bound and fits the limit."""
     losses: dict[tuple[str, str], Fraction | None] = {}
     for purpose, mechanism in zip(task.purposes, mechanisms_of(task).values(), strict=True):
         for name in task.tier_names:
@@ -121,8 +109,6 @@ def check_task(task: Task) -> TaskLosses:
 
 
 class _Duty(NamedTuple):
-    """Everything needed to report one purpose."""
-
     name: str
     number: int
     tier_index: int

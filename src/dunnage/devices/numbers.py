@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers: speed, load, temperature, reported so that one report of all of them gives away no more than epsilon.
 
-:class:`LocalNumeric` makes one report of several numbers with public bounds. The sound default samples a few of them,
-evenly and without looking at them, and hides each by a law. The published e-L_LDP, which hides all of them at epsilon
-each, is one parameter away. A report says which numbers it contains.
-
 A number of [-1, 1] is first rounded at random to a point i of -m .. m (``Quantity.point``), which keeps its mean.
 Then :meth:`~NumberLaw.index_of` turns the point into an input of a law, which is a
 :class:`~dunnage.devices.places.Channel` from inputs to symbols. Every law's estimate is *linear* in the symbol,
@@ -23,12 +19,7 @@ law                  inputs                             symbols                 
 
 E stands for e to the epsilon. If a formula needs E as a number (scales, variances, the choice of a window), it is a
 fraction that is right to 128 binary digits, never a float of some library, so device and platform always agree.
-Sampling needs no such number. Proofs: ``docs/proofs/local-numeric.md``. This module uses only the standard library.
-
-References
-----------
-Warner 1965; Duchi, Jordan, Wainwright 2018; Wang et al. 2019 (piecewise, hybrid); Li et al. 2020 (square wave); Yao et
-al. 2024 (L-PM). Discrete forms: here.
+Sampling needs no such number. Proofs: ``docs/proofs/local-numeric.md``. :class:`LocalNumeric` has the references.
 """
 
 from __future__ import annotations
@@ -49,12 +40,10 @@ from dunnage.exact import plain, shown, shown_number
 from dunnage.model.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbours, Promise
 from dunnage.noise.source import WORD_BITS, Interval, Noise, ceil_divide, exp_interval, integer, rational
 
-HYBRID_FROM, HYBRID_TO = Fraction(61, 100), Fraction(11, 5)
-"""Up to this epsilon the hybrid law is Duchi's alone (Wang et al. 2019, eq. 8: 0.6102...)."""
+HYBRID_FROM, HYBRID_TO = Fraction(61, 100), Fraction(11, 5)  # Wang et al. 2019, eq. 8: 0.6102...
 MAX_STRIDE = 16
 MAX_QUANTITIES = 64
-EPSILON_EACH = Fraction(5, 2)
-"""If a report has more than one number, each gets at least this epsilon: it has floor(epsilon / 2.5) of them."""
+EPSILON_EACH = Fraction(5, 2)  # if a report has more than one number, each gets at least this epsilon
 _DIGITS = 128
 _WORTH = Fraction(1001, 1000)
 _MAX_VARINT_BYTES = 10
@@ -168,11 +157,8 @@ class Reading(ABC):
 
 
 class NumberLaw(Reading):
-    """A law of one number: a channel with readable symbols."""
-
     @property
     def num_inputs(self) -> int:
-        """Number of inputs: one for each point, unless the law only has the ends."""
         return 2 * self.steps + 1
 
     @property
@@ -181,7 +167,6 @@ class NumberLaw(Reading):
         """All symbols in order, however many; None if they are endless."""
 
     def index_of(self, point: int, noise: Noise) -> int:
-        """Turn a point into an input, at random if the law only has the ends."""
         return point + self.steps
 
     @abstractmethod
@@ -192,7 +177,6 @@ class NumberLaw(Reading):
         """Return the part of the logarithm of the probability that depends on the input."""
 
     def symbols(self) -> range:
-        """Return all symbols; refuse if a check of all pairs would be too long, or endless."""
         symbols = self.symbol_range
         if symbols is None or len(symbols) * self.num_inputs > MAX_ENUMERATED:
             raise ParameterError(
@@ -226,10 +210,8 @@ class NumberLaw(Reading):
 
 
 class _SignLaw(NumberLaw):
-    """A sign, kept with odds of e to the epsilon. Inputs are minus (0) and plus (1)."""
-
     signs: ClassVar[bool] = True
-    num_inputs: ClassVar[int] = 2
+    num_inputs: ClassVar[int] = 2  # minus (0) and plus (1)
     symbol_range: ClassVar[range] = range(-1, 2, 2)
 
     def index_of(self, point: int, noise: Noise) -> int:
@@ -252,17 +234,12 @@ class _SignLaw(NumberLaw):
 
 
 class Duchi(_SignLaw):
-    """Round a number to -1 or 1 at random and keep the sign with odds of e to the epsilon.
-
-    Together this is Duchi's law for one number, P(1) = 1/2 + t (E - 1) / (2 (E + 1)), in two exact steps.
-    """
+    """Round a number to -1 or 1 at random, and keep the sign: P(1) = 1/2 + t (E - 1) / (2 (E + 1)), in two steps."""
 
     key: ClassVar[str] = "duchi"
 
 
 class Warner(_SignLaw):
-    """Answer yes (1) or no (-1), truthfully with odds of e to the epsilon."""
-
     key: ClassVar[str] = "warner"
 
 
@@ -293,8 +270,6 @@ class LaplaceNumber(NumberLaw):
 
 
 class WindowLaw(NumberLaw):
-    """Land within ``half`` of ``stride * i`` with odds of e to the epsilon for each symbol, else anywhere, evenly."""
-
     stride: int  # symbols from one point to the next (s)
     half: int  # width of the window on either side (h)
     window: int  # number of symbols in the window: 2 h + 1
@@ -330,7 +305,6 @@ class WindowLaw(NumberLaw):
         return self.epsilon if abs(symbol - (index - self.steps) * self.stride) <= self.half else Fraction(0)
 
     def scale_at(self, odds: Fraction) -> Fraction:
-        """Return ``(w E + 2 m s) / ((E - 1) w s m)`` with w = 2 h + 1."""
         total = self.window * odds + self.num_outside
         return total / ((odds - 1) * self.window * self.stride * self.steps)
 
@@ -351,12 +325,10 @@ def window_moments(odds: Fraction, steps: int, stride: int, half: int) -> tuple[
 
 @lru_cache(maxsize=1024)
 def best_window(steps: int, epsilon: Fraction) -> tuple[int, int]:
-    """Choose stride and half width of the piecewise law: least variance at the ends of the domain, where it is largest.
-
-    For each stride up to 16 (4 on finer grids) bisection in fractions gives the best half width. The smallest stride
-    within a thousandth of the best wins, because a larger one costs bits. The window is wider than the published
-    ``m s e^(-epsilon/2)``, which is not optimal: at epsilon 2 the worst variance falls from 1.228 to 1.092.
-    """
+    """Choose stride and half width of the piecewise law: least variance at the ends of the domain, where it is most."""
+    # The smallest stride within a thousandth of the best wins, because a larger one costs bits. The window is wider
+    # than the published m s e^(-epsilon/2), which is not optimal: at epsilon 2 the worst variance falls from 1.228 to
+    # 1.092.
     odds = odds_of(epsilon)
     designs = []
     for stride in range(1, max(MAX_STRIDE // steps, 4) + 1):
@@ -384,10 +356,7 @@ class Piecewise(WindowLaw):
 
 
 class SquareWave(WindowLaw):
-    """The square wave mechanism: one symbol per point, and a window for estimating a whole distribution.
-
-    The half width is ``floor(b (2 m + 1))`` with b = (epsilon E - E + 1) / (2 E (E - 1 - epsilon)), Li et al. 2020.
-    """
+    """The square wave mechanism of Li et al. 2020: one symbol per point, and a window for a whole distribution."""
 
     key: ClassVar[str] = "square-wave"
 
@@ -398,12 +367,10 @@ class SquareWave(WindowLaw):
 
 
 class Hybrid(NumberLaw):
-    """The piecewise law with probability ``1 - e^(-epsilon/2)``, else Duchi's; the symbol says which one it is.
+    """The piecewise law with probability ``1 - e^(-epsilon/2)``, else Duchi's; the symbol says which one it is."""
 
-    Symbols -N .. N are the piecewise law's, -N-1 and N+1 the signs of Duchi's. The coin does not depend on the number,
-    and each law is unbiased by itself, so an estimate may weigh the two in the best way. An input is a point with a
-    random sign from it, ``2 (i + m) + sign``, and the chosen law uses one of these.
-    """
+    # Symbols -N .. N are the piecewise law's, -N-1 and N+1 the signs of Duchi's. The coin does not depend on the
+    # number, and each law is unbiased by itself, so an estimate may weigh the two in the best way.
 
     key: ClassVar[str] = "hybrid"
 
@@ -421,7 +388,6 @@ class Hybrid(NumberLaw):
 
     @property
     def last(self) -> int:
-        """The largest symbol, which is Duchi's plus."""
         return self.piecewise.last + 1
 
     @property
@@ -457,7 +423,6 @@ class Hybrid(NumberLaw):
         return self.part(key).exponent(index & 1 if key == Duchi.key else index >> 1, inner)
 
     def scale_at(self, odds: Fraction) -> Fraction:
-        """Refuse: each part has its own."""
         raise ParameterError("the hybrid law has a scale for each of its parts. Use split and part.")
 
     @cached_property
@@ -467,10 +432,8 @@ class Hybrid(NumberLaw):
 
 
 def hybrid(*, epsilon: Fraction, steps: int) -> Hybrid | Duchi | Piecewise:
-    """Return the law with the smallest worst variance: up to epsilon 0.61 Duchi's, above 2.2 piecewise, else hybrid.
-
-    The borders are constants, because device and platform must choose alike.
-    """
+    """Return the law with the smallest worst variance: up to epsilon 0.61 Duchi's, above 2.2 piecewise, else hybrid."""
+    # The borders are constants, because device and platform must choose alike.
     if epsilon > HYBRID_TO:
         return Piecewise(epsilon=epsilon, steps=steps)
     kind: type[Hybrid] | type[Duchi] = Hybrid if epsilon > HYBRID_FROM else Duchi
@@ -478,11 +441,7 @@ def hybrid(*, epsilon: Fraction, steps: int) -> Hybrid | Duchi | Piecewise:
 
 
 class PublishedPiecewise(WindowLaw):
-    """L-PM with the correct threshold and the published window: C = (e^(epsilon/2) + 1) / (e^(epsilon/2) - 1).
-
-    A window from C has the half width ``m s e^(-epsilon/2)``, here rounded to the nearest whole number. Yao et al. 2024
-    perturb every attribute with it at the whole epsilon.
-    """
+    """L-PM of Yao et al. 2024 with the correct threshold and the published window: half width m s e^(-epsilon/2)."""
 
     key: ClassVar[str] = "published-piecewise"
 
@@ -493,13 +452,11 @@ class PublishedPiecewise(WindowLaw):
 
 
 class LiteralPiecewise(PublishedPiecewise):
-    """L-PM as Algorithm 1 of Yao et al. 2024 prints it: the wrong threshold, so a biased estimate. Never a default.
+    """L-PM as Algorithm 1 of Yao et al. 2024 prints it: the wrong threshold, so a biased estimate. Never a default."""
 
-    It lands in the window with probability ``e^(epsilon/2) / (e^epsilon + 1)`` instead of
-    ``e^(epsilon/2) / (e^(epsilon/2) + 1)``, but its symbols are read with the scale of the correct threshold: on a fine
-    grid the mean of an estimate is t / (e^epsilon + 1) instead of t. Its probabilities are not powers of e^epsilon, so
-    its loss is not epsilon and has no rational closed form; :meth:`ratio_bounds` encloses it.
-    """
+    # Its symbols are read with the scale of the correct threshold, e^(epsilon/2) / (e^(epsilon/2) + 1): on a fine grid
+    # the mean of an estimate is t / (e^epsilon + 1) instead of t. Its probabilities are not powers of e^epsilon, so its
+    # loss is not epsilon and has no rational closed form; ratio_bounds encloses it.
 
     key: ClassVar[str] = "literal-piecewise"
 
@@ -519,11 +476,9 @@ class LiteralPiecewise(PublishedPiecewise):
         return Fraction(above.ln(context).next_plus(context))
 
     def exponent(self, index: int, symbol: int) -> Fraction:
-        """Refuse: the exponents of this law are not rational."""
         raise ParameterError("the printed Algorithm 1 has no rational exponents. Use ratio_bounds.")
 
     def ratio_bounds(self) -> tuple[Fraction, Fraction]:
-        """Enclose the largest ratio of two probabilities of one symbol."""
         one = 1 << _DIGITS
         low, high = (
             Fraction(yes * self.num_outside, (one - yes) * self.window) for yes in self._inside.bounds(_DIGITS)
@@ -549,13 +504,11 @@ class LiteralPiecewise(PublishedPiecewise):
 
 @dataclass(frozen=True, kw_only=True)
 class JointDuchi(Reading):
-    """Duchi's law for d numbers at once, each rounded to -1 or 1: one symbol of d signs for all of epsilon.
+    """Duchi's law for d numbers at once, each rounded to -1 or 1; as a reading, it reads one sign of a symbol."""
 
-    A sign vector that agrees with the input in more than half of the places is likelier by e^epsilon. At even d all
-    vectors that agree in exactly half of the places count with the unlikely ones, which makes the scale smallest. In
-    the usual printed form they are in both halves, and the loss is ln(e^epsilon + 1). As a reading, this class reads
-    one sign of a symbol.
-    """
+    # A sign vector that agrees with the input in more than half of the places is likelier by e^epsilon. At even d all
+    # vectors that agree in exactly half of the places count with the unlikely ones, which makes the scale smallest. In
+    # the usual printed form they are in both halves, and the loss is ln(e^epsilon + 1).
 
     key: ClassVar[str] = Duchi.key
     signs: ClassVar[bool] = True
@@ -573,7 +526,6 @@ class JointDuchi(Reading):
 
     @cached_property
     def num_likely(self) -> int:
-        """Number of sign vectors that agree with the input in more than half of the places."""
         return sum(math.comb(self.dimensions, agreeing) for agreeing in self._likely)
 
     @property
@@ -620,8 +572,6 @@ Points = Callable[[int], int]  # from an attribute to its point; called only for
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedNumber:
-    """What is sampled and hidden separately: a quantity, or whether it is present."""
-
     quantity: Quantity
     presence: bool = False  # whether this is the virtual number that is 1 if the quantity has a value, and else -1
 
@@ -671,21 +621,18 @@ def _symbol_of(payload: bytes) -> int:
 
 
 def _num_bytes(num: int) -> int:
-    """Return how many bytes are needed for ``num`` different values."""
     return ((num - 1).bit_length() + 7) // 8
 
 
 @dataclass(frozen=True)
 class SampledReport:
-    """A report of ``num_sampled`` attributes out of all, sampled evenly, each hidden by its own law.
+    """A report of ``num_sampled`` attributes out of all, sampled evenly, each hidden by its own law."""
 
-    An input combines one input for each attribute (the first varies fastest). Two inputs may differ in all attributes,
-    so the loss is the sum over the sampled laws; with all attributes at epsilon each this is e-L_LDP.
-
-    A payload contains the rank of the sampled set and then the symbols, in the order of the attributes: as one number
-    of mixed radix in a fixed number of bytes, least first. If a law has endlessly many symbols, it contains the rank in
-    a fixed number of bytes, then each symbol as a varint. A symbol of this channel is the payload as a whole number.
-    """
+    # An input combines one input for each attribute (the first varies fastest). Two may differ in all attributes, so
+    # the loss is the sum over the sampled laws; with all attributes at epsilon each this is e-L_LDP. A payload has the
+    # rank of the sampled set and the symbols, in the order of the attributes: as one number of mixed radix in a fixed
+    # number of bytes, least first; if a law has endlessly many symbols, each symbol as a varint after the rank. A
+    # symbol of this channel is the payload as a whole number.
 
     laws: tuple[NumberLaw, ...]  # one for each attribute
     num_sampled: int  # how many are in a report
@@ -723,15 +670,9 @@ class SampledReport:
         return 8 * (_num_bytes(self.num_sets) + self.num_sampled * len(varint(max(rare))))
 
     def reading(self, attribute: int, key: str) -> Reading:
-        """Return how to read the symbols that :meth:`read` returns for an attribute and a key."""
         return self.laws[attribute].part(key)
 
     def worst_of(self, attribute: int) -> float:
-        """Return the largest variance of an attribute's estimated mean, times the number of devices.
-
-        It comes from the noise in the reports about the attribute, and from these reports being a sample of all. The
-        maximum is over all ways in which the values may be spread among devices.
-        """
         return self.laws[attribute].worst(self.share) / self.share
 
     def draw(self, points: Points, noise: Noise) -> bytes:
@@ -753,7 +694,6 @@ class SampledReport:
         return (number * self.num_sets + rank).to_bytes(_num_bytes(self._num_payloads), "little")
 
     def entries(self, payload: bytes) -> list[Entry]:
-        """Unpack a payload: the exact inverse of packing."""
         endless, entries = self._num_payloads is None, []
         start, number = _num_bytes(self.num_sets), 0
         rank, rest = int.from_bytes(payload[:start], "little"), payload[start:]
@@ -802,7 +742,6 @@ class SampledReport:
         return sum(possible, Fraction(0)) if len(possible) == len(parts) else None
 
     def symbols(self) -> list[int]:
-        """Return all symbols; refuse if they are too many, or endless."""
         most = self._num_payloads
         if most is None or most * self.num_inputs > MAX_ENUMERATED:
             raise ParameterError(
@@ -819,10 +758,7 @@ class SampledReport:
 
 @dataclass(frozen=True, kw_only=True)
 class JointReport(JointDuchi):
-    """A report of all attributes at once by Duchi's law for many numbers: one sign each, for all of epsilon.
-
-    A payload has one bit for each attribute, the first lowest.
-    """
+    """A report of all attributes by Duchi's law for many numbers: one bit each, the first lowest."""
 
     attribute_steps: tuple[int, ...]  # the points of each attribute are -steps .. steps
     share: ClassVar[float] = 1.0  # share of the reports about one attribute: all
@@ -840,7 +776,6 @@ class JointReport(JointDuchi):
         return self.worst()
 
     def draw(self, points: Points, noise: Noise) -> bytes:
-        """Round every attribute to a sign at random, perturb all signs, and pack them."""
         index = 0
         for attribute, steps in enumerate(self.attribute_steps):
             index |= (noise.below(2 * steps) < steps + points(attribute)) << attribute

@@ -5,7 +5,7 @@ Perturbing each place separately spends the loss of a report once for every step
 whole: reachable paths, in which the next cell is at most ``hops`` cells away from the one before, have numbers (without
 a list of them), and the number goes through one frequency oracle. Reachability is public, so any other path is first
 moved to a reachable one. The published forms (the product of places, QLP and QJLP) are here too, with their true loss.
-This module uses only the standard library. ``docs/proofs/local-trajectory.md`` has the proofs.
+``docs/proofs/local-trajectory.md`` has the proofs.
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ Path = tuple[int, ...]  # cells in order of time; `grid.outside` for a place tha
 
 @dataclass(frozen=True, kw_only=True)
 class ReachablePaths:
-    """Numbers of all paths in which the next cell is at most ``hops`` cells away (to the side, up or down, or both).
+    """Numbers of all paths in which the next cell is at most ``hops`` cells away (to the side, up or down, or both)."""
 
-    A path is a walk of its columns and one of its rows, and every pair of walks is a path. The number of a path is
-    ``walk of columns * num_walks + walk of rows``; walks are numbered in order of their first, second, third place.
-    """
+    # A path is a walk of its columns and one of its rows, and every pair of walks is a path. Its number is walk of
+    # columns * num_walks + walk of rows; walks are numbered in order of their first, second, third place.
 
     grid: Grid
     steps: int  # cells of a path
@@ -63,7 +62,6 @@ class ReachablePaths:
 
     @property
     def num_inputs(self) -> int:
-        """Number of reachable paths, and one more for a path with a place that is outside or missing."""
         return self.num_paths + 1
 
     @property
@@ -113,7 +111,6 @@ class ReachablePaths:
         return tuple(self.grid.cell_at(column, row) for column, row in zip(*walks, strict=True))
 
     def _near(self, place: int) -> tuple[int, int]:
-        """Return the first place that can follow another, and one past the last."""
         return max(place - self.hops, 0), min(place + self.hops + 1, self.grid.num_columns)
 
 
@@ -182,10 +179,7 @@ def split_digits(number: int, base: int, num: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Independent(Law):
-    """A channel that perturbs each place of a path separately: the losses of the places add up.
-
-    Inputs and symbols have those of the places as digits, the first place highest.
-    """
+    """A channel that perturbs each place separately; inputs and symbols have those of places as digits."""
 
     place: InClear
     steps: int
@@ -208,7 +202,6 @@ class Independent(Law):
         return self.place.loss_within * self.steps
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
-        """Return the sum of the exponents of the places; None, for probability 0, if one of them is None."""
         places = zip(self._inputs(index), self._symbols(symbol), strict=True)
         exponents = [self.place.exponent(place, of_place) for place, of_place in places]
         possible = [exponent for exponent in exponents if exponent is not None]
@@ -225,10 +218,8 @@ class Independent(Law):
         return split_digits(symbol, self.place.num_symbols, self.steps)
 
     def variance(self, share: float, num: float) -> float:
-        """Return the variance of a path's estimated share, the mean of products of the estimates for its places.
-
-        This assumes that places are spread evenly and that vehicles stay in their area.
-        """
+        """Return the variance of a path's estimated share, the mean of products of the estimates for its places."""
+        # This assumes that places are spread evenly and that vehicles stay in their area.
         oracle, groups = self.place.oracle, self.place.num_groups
         inner = 1 / oracle.num_inputs
         # One report estimates "the place is this one", 0 or 1, with this variance; `square` is the mean of its square.
@@ -242,8 +233,7 @@ class Independent(Law):
         return split_digits(index, self.place.num_inputs, self.steps)
 
 
-PUBLISHED = ("product", "qlp", "qjlp")
-"""Published forms: places at epsilon each; places at epsilon / steps each; all places joined, at epsilon."""
+PUBLISHED = ("product", "qlp", "qjlp")  # places at epsilon each; at epsilon / steps each; joined, at epsilon
 
 
 @dataclass(frozen=True, kw_only=True)

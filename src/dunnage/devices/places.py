@@ -11,14 +11,9 @@ Frequency oracles report one of k inputs so that the share of each can be estima
 estimate and in the size of a report; :func:`choose_oracle` picks one. :class:`Planar` reports a cell near the true one:
 geo-indistinguishability as an exact law, by a norm that is at most 0.5 % shorter than the Euclidean distance.
 
-This module uses only the standard library, because devices carry it. ``docs/proofs/local-location.md`` has the proofs
-and a table of variances.
-
-References
-----------
-Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017
-(randomised response, symmetric and optimised unary encoding). Acharya, Sun, Zhang, "Hadamard Response", AISTATS 2019.
-Yao et al. 2024, Algorithm 3 (L-RR).
+``docs/proofs/local-location.md`` has the proofs and a table of variances. The oracles are those of Wang, Blocki, Li,
+Jha, USENIX Security 2017 (randomised response, unary encodings), Acharya, Sun, Zhang, AISTATS 2019 (Hadamard response)
+and Yao et al. 2024, Algorithm 3 (L-RR).
 """
 
 from __future__ import annotations
@@ -49,11 +44,9 @@ MAX_ENUMERATED = 1 << 20  # pairs of an input and a symbol that :func:`enumerate
 MAX_INPUTS = 1 << 48
 MAX_UNARY_INPUTS = 1 << 20
 MAX_REPORT_BITS = 4097  # longest report that :func:`choose_oracle` accepts: half a kilobyte
-NEARLY_AS_GOOD = Fraction(11, 10)
-"""An oracle with at most this many times the least variance is as good, if its report is smaller."""
+NEARLY_AS_GOOD = Fraction(11, 10)  # times the least variance: such an oracle is as good, if its report is smaller
 ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
-NOISE_FACTOR = Fraction(5, 2)
-"""A map of k inputs is noise if the standard deviation of a share exceeds this many times the mean share 1/k."""
+NOISE_FACTOR = Fraction(5, 2)  # a map is noise if a share's standard deviation exceeds this many mean shares
 Number = TypeVar("Number", float, Fraction)
 
 
@@ -77,7 +70,6 @@ class Channel(Protocol):
 
 
 def enumerated_loss(channel: Channel) -> Fraction | None:
-    """Return the largest loss of a symbol by comparing every symbol and every input; None without a bound."""
     worst = Fraction(0)
     for symbol in channel.symbols():
         loss = spread(channel.exponent(index, symbol) for index in range(channel.num_inputs))
@@ -97,8 +89,6 @@ def spread(exponents: Iterable[Fraction | None]) -> Fraction | None:
 
 
 class Law(ABC):
-    """A channel of finitely many symbols, with the variance of its estimates."""
-
     if TYPE_CHECKING:  # fields in some laws, properties in others
 
         @property
@@ -115,7 +105,6 @@ class Law(ABC):
 
     @property
     def num_counts(self) -> int:
-        """How many counts a tally keeps: of each symbol, or of each bit."""
         return self.num_inputs if self.counts_bits else self.num_symbols
 
     @property
@@ -160,7 +149,6 @@ def chance_digits(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
 
 
 def draw_chance(weight: int, x: Fraction, noise: Noise) -> bool:
-    """Return ``True`` with probability ``weight / (exp(x) + weight)``."""
     word = num_bits = 0
     bits = 64
     while True:
@@ -193,16 +181,13 @@ def draw_bits(num: int, x: Fraction, noise: Noise) -> int:
 
 @lru_cache(maxsize=512)
 def best_blocks(epsilon: Fraction, most: int) -> int:
-    """Return the best number of blocks of a Hadamard response: a power of two, at most ``most``, by integers alone.
+    """Return the best number of blocks of a Hadamard response: a power of two, at most ``most``, by integers alone."""
 
-    With inputs spread evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as many
-    have less exactly if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
-    """
-
+    # With inputs spread evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as
+    # many have less exactly if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
     def odds_exceed(limit: Fraction) -> bool:
-        """Return whether exp(epsilon) is above a rational number; it is irrational, so never equal."""
         bits = 64 + limit.numerator.bit_length()
-        while True:
+        while True:  # exp(epsilon) is irrational, so never equal to the limit
             low, high = exp_interval(epsilon, bits)
             border = (limit.denominator << bits) // limit.numerator  # exp(-epsilon) < 1/limit, times 2^bits
             if high <= border or low > border:
@@ -245,13 +230,11 @@ class _Oracle(Law):
 
     @property
     def ratio_epsilon(self) -> Fraction:
-        """The x of the ratio ``exp(-x)`` in :meth:`chances`."""
         return self.epsilon
 
     @property
     def ratio(self) -> float:
-        """``exp(-ratio_epsilon)`` as a float, for predicted errors only."""
-        return math.exp(-float(self.ratio_epsilon))
+        return math.exp(-float(self.ratio_epsilon))  # for predicted errors only
 
     @property
     def num_symbols(self) -> int:
@@ -259,7 +242,6 @@ class _Oracle(Law):
 
     @property
     def p(self) -> float:
-        """Chance that a symbol supports its own input."""
         return self.chances(self.ratio)[0]
 
     @property
@@ -283,10 +265,7 @@ class _Oracle(Law):
 
     @abstractmethod
     def score(self, symbol: int, index: int) -> int:
-        """Return the score of a symbol for an input: 1 if it supports it.
-
-        The estimate of the input's share is scale * (mean score - offset).
-        """
+        """Return 1 if a symbol supports an input; the estimate of its share is scale * (mean score - offset)."""
 
     def exponent(self, index: int, symbol: int) -> Fraction:
         return self.loss if self.score(symbol, index) == 1 else Fraction(0)
@@ -295,14 +274,11 @@ class _Oracle(Law):
         return self.variance_of_one(share, self.ratio) / num
 
     def variance_of_one(self, share: Number, ratio: Number) -> Number:
-        """Return ``num`` times the variance, in the arithmetic of its arguments."""
         p, q = self.chances(ratio)
         return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
 
 
 class RandomisedResponse(_Oracle):
-    """Report the true input with odds exp(epsilon) to 1 against each other one."""
-
     name: ClassVar[str] = "randomised-response"
 
     def perturb(self, index: int, noise: Noise) -> int:
@@ -357,7 +333,6 @@ class SymmetricUnary(_Unary):
 
     @property
     def ratio_epsilon(self) -> Fraction:
-        """The x of ``exp(-x)``: the logarithm of the odds that a bit is kept."""
         return self.epsilon / 2
 
     def perturb(self, index: int, noise: Noise) -> int:
@@ -368,10 +343,7 @@ class SymmetricUnary(_Unary):
 
 
 class PublishedUnary(SymmetricUnary):
-    """L-RR as published: flip each bit with odds 1 to exp(epsilon), which gives away 2 epsilon.
-
-    Yao et al. 2024, Algorithm 3; its proof (eq. 26) compares one bit, although two differ.
-    """
+    """L-RR (Yao et al. 2024, Algorithm 3): its proof (eq. 26) compares one bit, but two differ: it loses 2 epsilon."""
 
     name: ClassVar[str] = "published-unary"
 
@@ -385,19 +357,17 @@ class PublishedUnary(SymmetricUnary):
 
 
 class HadamardResponse(_Oracle):
-    """Report one column of a Hadamard matrix: a few bits, however many inputs.
+    """Report one column of a Hadamard matrix: a few bits, however many inputs."""
 
-    There are B blocks of b columns, both powers of two; symbol ``block * b + column``. Input i belongs to block
-    ``i % B`` (so that neighbouring cells are in different blocks) and owns row ``1 + i // B`` of the matrix of order b.
-    The b/2 columns of its block in which that row has a 1 have odds exp(epsilon) to 1 against each other symbol.
-    """
+    # There are B blocks of b columns, both powers of two; symbol block * b + column. Input i belongs to block i % B (so
+    # that neighbouring cells are in different blocks) and owns row 1 + i // B of the matrix of order b. The b/2 columns
+    # of its block in which that row has a 1 have odds exp(epsilon) to 1 against each other symbol.
 
     name: ClassVar[str] = "hadamard"
     offset: ClassVar[float] = 0.0  # an entry has mean 0 for any other input
 
     @cached_property
     def num_blocks(self) -> int:
-        """Number of blocks B: the power of two with the least variance; see :func:`best_blocks`."""
         return best_blocks(self.epsilon, 2 * self.num_inputs)
 
     @cached_property
@@ -439,7 +409,6 @@ class HadamardResponse(_Oracle):
         return self.block_variance(share, share + (1 - share) * others / (self.num_inputs - 1), ratio)
 
     def block_variance(self, share: Number, block_share: Number, ratio: Number) -> Number:
-        """Return ``num`` times the variance for an input of a block of that share."""
         p, q = self.chances(ratio)
         # An entry is 1 or -1 in the own block, which occurs with p + q for an input of it and 2q for any other; less
         # the square of its mean, p - q for the input itself. With 1 - p = (2B - 1) q there is no difference of nearly
@@ -450,7 +419,6 @@ class HadamardResponse(_Oracle):
 
 
 Oracle = RandomisedResponse | SymmetricUnary | OptimisedUnary | HadamardResponse
-"""A frequency oracle; :class:`PublishedUnary` is a symmetric unary encoding of twice the loss."""
 
 ORACLES: Mapping[str, type[Oracle]] = {
     kind.name: kind for kind in (RandomisedResponse, SymmetricUnary, OptimisedUnary, HadamardResponse)
@@ -459,14 +427,10 @@ ORACLES: Mapping[str, type[Oracle]] = {
 
 @lru_cache(maxsize=256)
 def choose_oracle(num_inputs: int, epsilon: Fraction) -> Oracle:
-    """Choose the oracle that estimates shares best, or nearly so in a smaller report.
+    """Choose the oracle with the smallest report among those within 10 % of the least variance at a share of 0."""
 
-    It compares randomised response, Hadamard response and (if its report fits) optimised unary encoding by the variance
-    at a share of 0, with all other inputs equally likely. Among those within 10 % of the least, and none worse than
-    symmetric unary encoding if that fits, the smallest report wins. So the choice is randomised response up to about
-    3.4 exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
-    """
-
+    # None may be worse than symmetric unary encoding if that fits. So the choice is randomised response up to about 3.4
+    # exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
     # Device and platform must make the same choice, so variances are compared as fractions, not as floats.
     def variance_at_zero(oracle: Oracle) -> Fraction:
         return oracle.variance_of_one(Fraction(0), Fraction(exp_interval(oracle.ratio_epsilon, 256)[0], 1 << 256))
@@ -489,11 +453,10 @@ def find_oracle(method: str, num_inputs: int, epsilon: Fraction) -> Oracle:
 
 @dataclass(frozen=True, kw_only=True)
 class InClear(Law):
-    """A channel that shows a group (an area) in clear, and reports the place inside it through an oracle.
+    """A channel that shows a group (an area) in clear, and reports the place inside it through an oracle."""
 
-    Input ``group * group_size + inner``; the last input is "outside or missing": it is the oracle's last input, in
-    group 0. Symbol ``group * oracle.num_symbols + symbol of the oracle``.
-    """
+    # Input group * group_size + inner; the last input, outside or missing, is the oracle's last input in group 0.
+    # Symbol group * oracle.num_symbols + symbol of the oracle.
 
     oracle: Oracle  # the law of the place inside its group
     num_groups: int
@@ -546,26 +509,17 @@ class InClear(Law):
 DIRECTIONS = (
     *((1, 0, 1), (99, 20, 101), (12, 5, 13), (91, 60, 109), (21, 20, 29)),
     *((20, 21, 29), (60, 91, 109), (5, 12, 13), (20, 99, 101), (0, 1, 1)),
-)
-"""Points ``(a/c, b/c)`` on the circle, exactly, in the first quadrant; with their mirror images 36 in all."""
+)  # points ``(a/c, b/c)`` on the circle, exactly, in the first quadrant; with their mirror images 36 in all
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planar(Law):
-    """The law of a report that is a cell near the true one.
+    """Report a cell near the true one: two at distance d km lead to it with probabilities within exp(epsilon * d)."""
 
-    Inputs are the cells of the grid, and one past the last for a missing place, which counts as the middle of the box.
-    The norm of a displacement is its largest scalar product with one of the 36 directions: nearly its length.
-
-    Guarantee
-    ---------
-    Two cells at distance d km lead to any report with probabilities within a factor of exp(epsilon * d).
-
-    References
-    ----------
-    Andrés, Bordenabe, Chatzikokolakis, Palamidessi, "Geo-indistinguishability", CCS 2013 (their law is continuous, and
-    rounding it keeps no such promise); Yao et al. 2024, Definition 8, where the epsilon is missing.
-    """
+    # Inputs are the cells of the grid, and one past the last for a missing place, which counts as the middle of the
+    # box. The norm of a displacement is its largest scalar product with one of the 36 directions: nearly its length.
+    # After Andrés et al., Geo-indistinguishability, CCS 2013, whose law is continuous (rounding it keeps no such
+    # promise), and Yao et al. 2024, Definition 8, where the epsilon is missing.
 
     name: ClassVar[str] = "planar"
     grid: Grid
@@ -595,10 +549,8 @@ class Planar(Law):
 
     @property
     def blurs_all(self) -> bool:
-        """Whether reports are off by more than half the shorter side of the box, so that a map of it says nothing.
-
-        A report is about 2 / epsilon away from the true place (as if cells were small and the box endless).
-        """
+        """Whether reports are off by more than half the shorter side of the box, so that a map of it says nothing."""
+        # A report is about 2 / epsilon away from the true place (as if cells were small and the box endless).
         return float(2 / self.epsilon) > float(min(self.grid.pitch_km)) * self.grid.num_columns / 2
 
     def index(self, longitude: object, latitude: object) -> int:
@@ -667,8 +619,6 @@ class Planar(Law):
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseVerdict:
-    """Whether an estimate would be noise, and what to do about it."""
-
     is_noise: bool  # whether a share would be off by more than :data:`NOISE_FACTOR` mean shares (standard deviation)
     predicted_sd: float  # predicted standard deviation of a share
     limit: float  # the largest standard deviation that is not noise
@@ -679,8 +629,6 @@ class NoiseVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class OnGrid(Tiered[Law], ABC):
-    """What mechanisms of places and of paths share."""
-
     name: ClassVar[str]
     subject: ClassVar[str] = "grid"
     grid: Grid
@@ -723,10 +671,7 @@ class OnGrid(Tiered[Law], ABC):
         return law.perturb(self.index(value), noise).to_bytes(ceil_divide(law.payload_bits, 8), "little")
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
-        """Read a payload as pairs: what is in clear (an area, or areas as one number; else None) and a symbol.
-
-        Symbols are those of :meth:`oracle`. There is one pair, or one for each place of a path reported place by place.
-        """
+        """Read a payload as pairs, one for each place: what is in clear, or None, and a symbol of :meth:`oracle`."""
         law = self.channel(tier)
         size = ceil_divide(law.payload_bits, 8)
         if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
@@ -737,10 +682,7 @@ class OnGrid(Tiered[Law], ABC):
         return law.read(symbol)
 
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
-        """Return the standard deviation of an estimated share if all cells, or reachable paths, are equally likely.
-
-        With the area in clear this assumes equal areas; with ``planar`` it is that of the blurred map.
-        """
+        """Return the standard deviation of an estimated share if all cells, paths and areas are equally likely."""
         share = 1 / self.num_shares(self.grid)
         return math.sqrt(self.channel(tier).variance(share, integer(num_devices, "num_devices", least=1)))
 

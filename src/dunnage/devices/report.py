@@ -12,7 +12,7 @@ JSON form has the same fields, ``day`` as a date, ``payload`` in Base64, and the
 
 A report file is JSON lines (``.jsonl``) or binary (``.bin``): each report after its length in four bytes, most
 significant first. Both kinds may be joined end to end. Reading is strict: a report that is damaged, or made for another
-task, is a :class:`~dunnage.errors.ReportError` that says why. This module uses only the standard library.
+task, is a :class:`~dunnage.errors.ReportError` that says why.
 """
 
 from __future__ import annotations
@@ -93,16 +93,8 @@ class Report:
                 raise ReportError(f"the {name} of a report must be a whole number from 0 to {most}. {_AGAIN}")
 
     def to_bytes(self) -> bytes:
-        body = b"".join(
-            (
-                bytes((VERSION,)),
-                self.task,
-                *(varint(getattr(self, name)) for name in _MAX),
-                self.report_id,
-                varint(len(self.payload)),
-                self.payload,
-            )
-        )
+        numbers = b"".join(varint(getattr(self, name)) for name in _MAX)
+        body = bytes((VERSION,)) + self.task + numbers + self.report_id + varint(len(self.payload)) + self.payload
         return body + zlib.crc32(body).to_bytes(4, "big")
 
     def to_json(self) -> str:
@@ -111,7 +103,7 @@ class Report:
             "task": self.task.hex(),
             "purpose": self.purpose,
             "tier": self.tier,
-            "day": date.fromordinal(_EPOCH + self.day).isoformat(),
+            "day": day_text(self.day),
             "slot": self.slot,
             "id": self.report_id.hex(),
             "payload": packed(self.payload),
@@ -233,6 +225,10 @@ def unpacked(text: object) -> bytes:
     return data
 
 
+def day_text(day: int) -> str:
+    return date.fromordinal(_EPOCH + day).isoformat()
+
+
 def _day(text: Any) -> int:
     if not isinstance(text, str) or len(text) != 10 or not text.isascii():
         raise ValueError("not a date like 2026-11-16")
@@ -248,10 +244,7 @@ class BadReport(NamedTuple):
 
 
 class ReportFile:
-    """The reports of a file, one after another, and a count of unreadable ones.
-
-    Iterate over it to read; each iteration starts from the beginning. Memory does not grow with the file.
-    """
+    """The reports of a file, and a count of unreadable ones; each iteration starts from the beginning."""
 
     def __init__(self, path: str | os.PathLike[str], *, task: Task | None = None) -> None:
         self.path, self.task = str(os.fspath(path)), task

@@ -2,7 +2,7 @@
 """What devices report on: Quantity, a number with public bounds, and Grid, the cells of a public box; and how: Tier.
 
 Quantity and Grid map any private value, even a missing one, to a point or a cell, exactly and without ever raising an
-error: whether a device reports must not depend on the value. This module uses only the standard library.
+error: whether a device reports must not depend on the value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ def set_text(owner: object, name: str, what: str, *, empty: bool = False) -> Non
 
 
 def set_number(owner: object, name: str, what: str) -> Fraction:
-    """Replace a field by the exact number that it stands for, and return that."""
     try:
         number = exact(getattr(owner, name), what=what)
     except ParameterError as error:
@@ -52,7 +51,6 @@ def check_whole(value: object, what: str, least: int, most: int) -> None:
 
 
 def number_text(value: Fraction) -> str:
-    """Write a number as in a task: one text for each number."""
     return str(plain(value))
 
 
@@ -74,11 +72,8 @@ class Described:
 
 
 def read_number(value: object) -> Fraction | float | None:
-    """Read a private number exactly: a fraction, an infinite float, or None if it is missing or not a number.
-
-    A float stands for its exact value. NaN, None, text and anything else that is not a real number count as missing.
-    This never raises an error, so whether a device reports cannot depend on the value.
-    """
+    """Read a private number exactly: a fraction, an infinite float, or None if it is missing or not a number."""
+    # This never raises an error, so whether a device reports cannot depend on the value.
     if isinstance(value, Fraction | int):
         return Fraction(value)
     if value is None or isinstance(value, str | bytes | complex):
@@ -136,7 +131,6 @@ class Quantity(Described):
         return read_number(value) is not None
 
     def normalised(self, value: object) -> Fraction:
-        """Return a value clamped and scaled to [-1, 1]; 0 if it is missing."""
         number = read_number(value)
         if number is None:
             return Fraction(0)
@@ -158,12 +152,11 @@ class Quantity(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Described):
-    """A box cut into 2^(levels - 1) columns and as many rows; the number of a cell is its quadtree (Morton) code.
+    """A box cut into 2^(levels - 1) columns and as many rows; the number of a cell is its quadtree (Morton) code."""
 
-    The code has 2(levels - 1) bits, a bit of the column before a bit of the row, the coarsest first; columns count
-    from the west, rows from the south. Its first 2(area_levels - 1) bits name the area, the rest the place inside it
-    (Yao et al. 2024, Algorithm 4, steps 3 to 8).
-    """
+    # The code has 2(levels - 1) bits, a bit of the column before a bit of the row, the coarsest first; columns count
+    # from the west, rows from the south. Its first 2(area_levels - 1) bits name the area, the rest the place inside it
+    # (Yao et al. 2024, Algorithm 4, steps 3 to 8).
 
     box: tuple[Fraction, Fraction, Fraction, Fraction]  # west, south, east, north, in degrees
     levels: int  # levels of the quadtree; level 1 is the box itself
@@ -221,11 +214,9 @@ class Grid(Described):
         return 1 << self.inner_bits
 
     def cell(self, longitude: object, latitude: object) -> int:
-        """Return the exact cell of a place; ``outside`` if it is missing, not a number or not in the box.
-
-        A place on an inner border belongs to the cell east or north of it; one on the east or north side of the box
-        belongs to the last cell.
-        """
+        """Return the exact cell of a place; ``outside`` if it is missing, not a number or not in the box."""
+        # A place on an inner border belongs to the cell east or north of it, one on the east or north side to the last
+        # cell.
         steps = []
         for value, low, high in zip((longitude, latitude), self.sides[:2], self.sides[2:], strict=True):
             number = read_number(value)
@@ -236,10 +227,7 @@ class Grid(Described):
 
     @cached_property
     def sides(self) -> tuple[Fraction, ...]:
-        """The sides for comparison with places: the nearest doubles, because positions are doubles too.
-
-        So a place at 30.8 lies on a side at 30.8. After this, nothing is rounded.
-        """
+        """The sides as the nearest doubles, because positions are doubles: a place at 30.8 lies on a side at 30.8."""
         return tuple(Fraction(float(side)) for side in self.box)
 
     def cell_at(self, column: int, row: int) -> int:
@@ -262,7 +250,6 @@ class Grid(Described):
         return area << self.inner_bits | inner
 
     def neighbours(self, cell: int, hops: int = 1) -> list[int]:
-        """Return the cells at most ``hops`` columns and rows away, with the cell itself, in order of their code."""
         columns, rows = (range(max(0, at - hops), min(self.num_columns, at + hops + 1)) for at in self.column_row(cell))
         return sorted(self.cell_at(column, row) for column in columns for row in rows)
 
@@ -278,13 +265,11 @@ class Grid(Described):
 
     @cached_property
     def pitch_km(self) -> tuple[Fraction, Fraction]:
-        """Width and height of a cell in kilometres, both rounded down.
-
-        A degree of latitude counts as 110.57 km, its smallest length on the WGS 84 ellipsoid. A degree of longitude
-        counts as 111.31 km times the cosine (series to six decimals, rounded down) of the latitude of the box farthest
-        from the equator. So no distance along a path inside the box is overstated, and a loss per kilometre of this
-        grid is at most that loss per true kilometre.
-        """
+        """Width and height of a cell in kilometres, both rounded down."""
+        # A degree of latitude counts as 110.57 km, its smallest length on the WGS 84 ellipsoid. A degree of longitude
+        # counts as 111.31 km times the cosine (series to six decimals, rounded down) of the latitude of the box
+        # farthest from the equator. So no distance in the box is overstated, and a loss per kilometre is at most that
+        # per true kilometre.
         west, south, east, north = self.box
         pi = Fraction(314159265358979323856, 10**20)  # rounded up, so the angle is too large and its cosine too small
         angle = max(abs(south), abs(north)) * pi / 180
@@ -310,8 +295,6 @@ LawType = TypeVar("LawType", bound=_ReportLaw)
 
 @dataclass(frozen=True, kw_only=True)
 class Tiered(Generic[LawType]):
-    """What local mechanisms share: public tiers (or one epsilon for all devices), and a law of reports for each."""
-
     epsilon: Exact | None = None
     tiers: Sequence[Tier] = ()
     levels: tuple[Tier, ...] = field(init=False, repr=False, compare=False)

@@ -4,7 +4,7 @@
 A task states what vehicles report (numbers with public bounds, places of a public grid), by which mechanism, in which
 public tiers, when, and how much a vehicle may give away in a day and in its lifetime. Its canonical form is JSON with
 sorted keys and without floating-point numbers (decimals are text). Its SHA-256 digest is part of every report, so a
-report for one task never counts for another. This module uses only the standard library.
+report for one task never counts for another.
 
 All times are UTC: day ``d`` is the ``d``-th day after 1 January 1970, and a slot is a moment of a day, counted from
 midnight in steps of ``slot_minutes``.
@@ -57,7 +57,6 @@ MAX_DAYS = 2_932_896  # the last day of the year 9999, counted from 1 January 19
 FIRST_DAY, LAST_DAY = 18_262, 84_370  # 1 January 2020 and 31 December 2200: days outside show that a clock is wrong
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
-"""The mechanisms of devices by name. Each declares its subject, its number of steps and its parameters."""
 Parameter = bool | int | str
 _T = TypeVar("_T")
 
@@ -118,7 +117,6 @@ class Purpose(Described):
 
 
 def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> None:
-    """Keep a sequence of named things as a tuple without repeated names."""
     given: object = getattr(owner, name)
     items = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else ()
     if not least <= len(items) <= most or not all(isinstance(item, kind) for item in items):
@@ -131,12 +129,10 @@ def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> N
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Described):
-    """When a vehicle reports, and until when a report counts; all in UTC.
+    """When a vehicle reports, and until when a report counts; all in UTC."""
 
-    Before each day a device chooses ``slots_per_day`` of its moments, uniformly at random, and never moves them. It
-    sends the report of a slot from its moment until ``lateness_minutes`` later, but not after the day has closed.
-    With ``hours``, only moments are chosen whose slot, the ``slot_minutes`` up to the moment, lies in these hours.
-    """
+    # Before each day a device chooses slots_per_day of its moments, uniformly at random, and never moves them. With
+    # hours, the whole slot, the slot_minutes up to its moment, lies in them.
 
     slots_per_day: int = 1  # reports of each purpose in a day
     slot_minutes: int = 5  # minutes between the moments of a day; divides a day evenly
@@ -183,7 +179,6 @@ class Schedule(Described):
 
     @cached_property
     def moments(self) -> Sequence[int]:
-        """The slots that may be chosen: all moments of a day, or those in the hours."""
         return tuple(filter(self.chooses, range(self.num_moments))) if self.hours else range(self.num_moments)
 
     @cached_property
@@ -196,7 +191,6 @@ class Schedule(Described):
         return self.span[0] <= day <= self.span[1]
 
     def chooses(self, slot: int) -> bool:
-        """Return whether a device may choose a slot."""
         if not 0 <= slot < self.num_moments or self.hours is None:
             return 0 <= slot < self.num_moments
         start, end = (_minutes_of(time, "hours") for time in self.hours)
@@ -213,10 +207,7 @@ class Schedule(Described):
         return min(self.moment(day, slot) + self.lateness_minutes * 60, self.closes(day))
 
     def accepts(self, day: int, slot: int, now: float | None = None) -> bool:
-        """Return whether a collector accepts a report of a slot: of a day of the task, and with a time, at that time.
-
-        Clocks may differ by ``skew_seconds``.
-        """
+        """Return whether a collector accepts a report of a slot, of a day of the task, and if given, at that time."""
         early, late = self.moment(day, slot) - self.skew_seconds, self.deadline(day, slot) + self.skew_seconds
         return self.covers(day) and self.chooses(slot) and (now is None or early <= now <= late)
 
@@ -231,7 +222,6 @@ class Schedule(Described):
 
 
 def day_number(text: object) -> int:
-    """Read a day such as 2026-11-01, counted from 1 January 1970."""
     try:
         if not isinstance(text, str) or len(text) != 10:
             raise ValueError
@@ -272,8 +262,6 @@ class Limits(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class FileColumns(Described):
-    """Names of the columns of a file of readings, other than those of numbers, which are named as the numbers."""
-
     vehicle: str = "vehicle"  # Which vehicle a row is about
     time: str = "time"  # The moment of a row
     places: tuple[str, str] = ("lon", "lat")  # Longitude and latitude
@@ -291,7 +279,6 @@ class FileColumns(Described):
             )
 
     def numbers_of(self, task: Task) -> list[str]:
-        """Name the columns of numbers that a task needs, each once."""
         names = [quantity.name for purpose in task.purposes for quantity in purpose.quantities]
         names += self.places if any(purpose.grid for purpose in task.purposes) else ()
         return list(dict.fromkeys(names))
