@@ -148,13 +148,8 @@ class MemoryStore:
 
 
 class FileStore:
-    """A ledger in a file.
-
-    The file is opened for each use: no connection crosses a fork or a thread, and a file that was moved away is missed
-    instead of written to unseen. Only SQLite opens the file, because closing it elsewhere in this process would drop
-    SQLite's locks.
-    """
-
+    # The file is opened for each use: no connection crosses a fork or a thread, and a file that was moved away is not
+    # written to unseen. Only SQLite opens it, because closing it elsewhere in this process would drop SQLite's locks.
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self.path, self.read_only, self.name = path, read_only, str(path)
         with _reported(self.name):
@@ -337,10 +332,7 @@ class Statement:
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """The neighbours that all totals are about.
-
-        They are those of the budget; without one add-remove, unless only replace-one bounds every spend.
-        """
+        """The neighbours of all totals: the budget's, or add-remove, unless only replace-one bounds every spend."""
         if self.budget is not None:
             return self.budget.neighbours
         add_remove, replace_one = (sum_of(spend.loss(kind) for spend in self.spends) for kind in Neighbours)
@@ -362,16 +354,13 @@ class Statement:
 
     @cached_property
     def total_per_period(self) -> Loss:
-        """The largest loss over single periods, under "one period per protected record".
-
-        A spend without a period is about the records of every period and counts in each.
-        """
+        """The largest loss over single periods, under "one period per protected record"."""
         if len(self.units) > 1:
             return UNBOUNDED
         by_period: dict[str | None, Loss] = {}
         for spend in self.spends:
             by_period[spend.period] = by_period.get(spend.period, NO_LOSS) + spend.loss(self.neighbours)
-        of_every_period = by_period.pop(None, NO_LOSS)
+        of_every_period = by_period.pop(None, NO_LOSS)  # about the records of every period: it counts in each
         losses = list(by_period.values())
         epsilons = [loss.epsilon for loss in losses if loss.epsilon is not None]
         if len(epsilons) < len(losses):
@@ -533,12 +522,10 @@ _INPUTS = (
 
 
 def _repeat(database: sqlite3.Connection, promise: Promise, purpose: SpendPurpose) -> str:
-    """Say that the same dataset and period were spent on before in the same way, and what to do; otherwise nothing.
-
-    The way is the same if columns, rules and every parameter of the mechanism are, or the text of the policy, which
-    ledgers of 0.1.0 have. Any two k-anonymous releases of the same records are alike in what they risk.
-    That it is a repeat never depends on rows; only the remedy does, which the owner alone sees.
-    """
+    """Say that the same was spent on before in the same way, and what to do; otherwise nothing."""
+    # The way is the same if columns, rules and every parameter of the mechanism are, or the text of the policy, which
+    # ledgers of 0.1.0 have. Any two k-anonymous releases of the same records are alike in what they risk.
+    # That it is a repeat never depends on rows; only the remedy does, which the owner alone sees.
     spends = database.execute(
         "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest IN (?, ?) ORDER BY number DESC",
         [purpose.dataset, purpose.period, purpose.policy_digest, _resolved(promise, purpose)],
@@ -594,10 +581,7 @@ def _k_anonymous(spends: Iterable[Spend], promise: Promise, period: str | None) 
 
 
 def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPurpose, others: Sequence[str]) -> None:
-    """Refuse a spend that the budget does not cover; ``allow_unbounded`` permits releases without a bound only.
-
-    ``others`` are units that earlier releases protect and this one does not: together they have no bound.
-    """
+    """Refuse a spend over the budget; ``others`` are units that earlier releases protect and this one does not."""
     bounded = cost.bounded and spent.bounded and not others
     if (bounded and (spent + cost).within(budget.limit)) or (not bounded and purpose.allow_unbounded):
         return
@@ -855,10 +839,7 @@ class Ledger:
 
 
 class Rehearsed(Exception):
-    """A spend was rehearsed: control flow, not an error.
-
-    It stops a mechanism at its spend, before any noise; the code that began the rehearsal catches it.
-    """
+    """Stops a mechanism at its spend, before any noise: control flow, not an error."""
 
     def __init__(self, promise: Promise, statement: Statement, refusals: Sequence[str] = ()) -> None:
         self.promise, self.statement, self.refusals = promise, statement, tuple(refusals)

@@ -120,11 +120,7 @@ NO_TRUCK, NOT_RELEASED = "no truck", "not released"  # reasons; keys of 0.1.0 do
 
 
 def unplanned_rows(data: Dataset, key: Key, left_behind: Sequence[int] = ()) -> pa.Table:
-    """List every source row that travels outside a plan, with the reason, for the owner only.
-
-    The policy left it out, the mechanism did not release it, or no truck had room (``left_behind``). The columns are
-    ``source_row``, ``reason``, ``column`` (which the reason is about), identifiers and those of ``[loading]``.
-    """
+    """List every source row that travels outside a plan, with the reason, for the owner only."""
     reasons = dict(data.left_out)
     if data.schema.trip is None:  # counts are of all rows
         missing = np.setdiff1d(data.parts.source_rows, key.table.column("source_row").to_numpy())

@@ -219,13 +219,11 @@ def publish(
 def _correspondence(
     data: Dataset, book: Ledger, promise: Promise, prepared: object, out: str | os.PathLike[str] | None
 ) -> list[str]:
-    """Measure what a k-anonymous release and each earlier one of the same records reveal together. Private.
-
-    Earlier releases and their keys are looked for beside the new one, the ledger and the policy.
-    """
+    """Measure what a k-anonymous release and each earlier one of the same records reveal together. Private."""
     spends = book.k_anonymous_spends(promise, data.purpose)
     if not spends or not isinstance(prepared, EquivalenceClasses):
         return []
+    # Earlier releases and their keys may be beside the new one, the ledger and the policy.
     places = [Path(os.path.abspath(out)).parent] if out is not None else []
     places += [path.parent for path in (book.path, data.policy.path) if path is not None]
     keys: dict[str, Path] = {}
@@ -278,10 +276,7 @@ def clear(
     exception: str | None = None,
     noise: Noise | None = None,
 ) -> Clearance | None:
-    """Return whether a release of these rows would keep the limits of the house; None if it sets none.
-
-    What is checked before anything is spent: the promise, and the month's total in the ledger. Both are public facts.
-    """
+    """Return whether a release would keep the limits of the house, by public facts alone; None if it sets none."""
     with _opened(ledger, data.policy, again=False) as book:
         return _clearance(data, book, house, exception, noise)
 
@@ -469,11 +464,7 @@ def left_out_rows(dataset: Dataset, key: Key) -> IntArray:
 
 
 def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> None:
-    """Write the rows that a release left out, unchanged, to a file that only its owner can read.
-
-    The file has all columns, and CSV has the format that the policy reads, so that the same policy can read it. Rows
-    that the policy itself left out are not in it.
-    """
+    """Write the rows that the mechanism left out, unchanged and private, so that the same policy can read them."""
     _, positions = data.parts.of(left_out_rows(data, key))
     rows = data.original.take(np.sort(data.parts.source_rows[positions]))
     sink = io.BytesIO()
@@ -504,7 +495,6 @@ def _write_unplanned(data: Dataset, key: Key, path: Path, *, force: bool) -> Non
 
 
 def _write_beside(path: Path, content: bytes, *, force: bool) -> None:
-    """Write a file beside a release that only its owner can read."""
     work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
         with os.fdopen(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:

@@ -221,10 +221,7 @@ def check_release(release: Release) -> None:
 
 
 def _check_contents(release: Release, folder: Path | None = None, notes: list[str] | None = None) -> Iterator[str]:
-    """Yield the checks that pass for certificate, tables and, if there is a folder, every byte of its files.
-
-    What another version of Arrow keeps from being checked is added to the notes.
-    """
+    """Yield the checks that pass; ``notes`` gets what another version of Arrow keeps from being checked."""
     certificate, estimates = release.certificate, release.kind == ESTIMATES
     yield from _check_statement(certificate)
     yield check_estimate_columns(release) if estimates else release.owner.check_columns(release)
@@ -245,7 +242,6 @@ def _check_contents(release: Release, folder: Path | None = None, notes: list[st
 
 
 def _check_statement(certificate: Certificate) -> Iterator[str]:
-    """Check that the certificate promises what its mechanism promises about its columns."""
     if certificate.kind != ESTIMATES:
         _check_promise(certificate)
     basis, why = certificate.basis, certificate.why or ""
@@ -304,7 +300,6 @@ def _is_own(certificate: Certificate) -> bool:
 
 
 def mechanism_of(certificate: Certificate) -> Mechanism:
-    """Make the mechanism again from its parameters in the certificate."""
     kind = MECHANISMS.get(certificate.mechanism_name)
     if kind is None:
         raise CheckFailed("certificate.json: this version does not know the mechanism")
@@ -318,7 +313,6 @@ def mechanism_of(certificate: Certificate) -> Mechanism:
 
 
 def _check_promise(certificate: Certificate) -> None:
-    """Compare the promise of the certificate with that of the mechanism."""
     try:
         mechanism = mechanism_of(certificate)
         due = mechanism.promise(_schema_of(certificate))
@@ -454,11 +448,8 @@ def _check_csv(release: Release, folder: Path) -> str:
 
 
 def _unchecked_parquet(release: Release, folder: Path) -> Iterator[str]:
-    """Account for every byte of each Parquet file: it must be what a release writes for its table.
-
-    Another version of Arrow may write the same table in other bytes. Such a file must have no metadata and no gaps, and
-    be hardly larger than it would be here. What remains is yielded as something that cannot be checked.
-    """
+    # Every byte of a file must be what a release writes for its table. Another version of Arrow may write a table in
+    # other bytes: such a file must have no metadata and no gaps, and be hardly larger than it would be here.
     for name, table in release.tables.items():
         path, wrong = folder / f"{name}.parquet", f"{name}.parquet has more than a table"
         content = path.read_bytes()
@@ -487,7 +478,6 @@ def _unchecked_parquet(release: Release, folder: Path) -> Iterator[str]:
 
 
 def _check_texts(release: Release, folder: Path) -> Iterator[str]:
-    """Check that the texts for programs and people are those that follow from certificate and tables."""
     texts = release.texts(folder)
     if not _is_own(release.certificate):
         sizes = {name: (folder / name).stat().st_size for name in texts if name in release.certificate.files}
@@ -528,14 +518,12 @@ class Rebuilt(NamedTuple):
 
     @classmethod
     def of(cls, certificate: Certificate) -> Rebuilt:
-        """Make the task again; a task that devices would refuse fails the check."""
         try:
             return cls(certificate, *_made_again(json.dumps(certificate.estimates.task)))
         except UserError:
             raise CheckFailed("certificate.json: devices would refuse the task") from None
 
     def promise(self) -> Promise:
-        """Return what the release promises, from the task and the stated figures."""
         stated = self.stated
         due = promises.estimates_promise(
             self.task,
@@ -559,7 +547,6 @@ class Rebuilt(NamedTuple):
 
 
 def check_estimate_columns(release: Release) -> str:
-    """Check that there is one table with the columns of the task, and that the task matches its digest."""
     stated, measures = release.certificate, release.certificate.estimates
     canonical = json.dumps(measures.task, sort_keys=True, separators=(",", ":")).encode("ascii")
     fits = hashlib.sha256(canonical).hexdigest() == measures.task_digest
@@ -596,7 +583,6 @@ def check_estimate_columns(release: Release) -> str:
 
 
 def check_estimate_lines(release: Release) -> str:
-    """Check that lines are those of the task, values in their intervals, intervals in the domain; shares sum to 1."""
     lines, rebuilt = release.data.to_pylist(), Rebuilt.of(release.certificate)
     measures = release.certificate.estimates
     require(len(lines) == measures.lines, "certificate.json: the number of lines is wrong")

@@ -626,7 +626,6 @@ class _Records:
         return np.bincount(groups, minlength=num).astype(np.int64)
 
     def classes(self, k: int) -> EquivalenceClasses:
-        """Cluster every stratum, and return the classes after counting and checking them."""
         check_stratum_sizes(self.sizes, k, self.dataset)
         if self.mechanism.max_distortion is not None:
             self.progress(f"forming classes of {k}")

@@ -186,18 +186,15 @@ def most_trips(schema: Schema, period: str | None) -> int | None:
 
 
 def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
-    """Choose the trips to count: at most ``max`` of each rider (and day, if so stated), all equally likely.
-
-    The choice for one rider does not depend on any other, so one rider more or less changes the counts by at most
-    :func:`most_trips`.
-    """
+    """Choose the trips to count: at most ``max`` of each rider (and day, if so stated), all equally likely."""
     bound, groups = dataset.schema.contribution, dataset.trip_groups
     if bound is None or groups is None:
         raise ParameterError("the policy does not limit the trips of a rider. Add [contribution] max.")
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     crowded = np.flatnonzero(sizes[group] > bound.max)
     kept = np.ones(len(groups), dtype=bool)
-    # A uniform order of all rows orders the rows of each group uniformly and independently.
+    # A uniform order of all rows orders the rows of each group uniformly and independently, so that one rider more or
+    # less changes the counts by at most :func:`most_trips`.
     shuffled = crowded[noise_arrays.permutation(noise, len(crowded))]
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     _, starts, num = np.unique(group[order], return_index=True, return_counts=True)
@@ -394,12 +391,9 @@ def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = 
 
 
 def growing_shares(features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
-    """Give each level of a tree the third root of 2 times the share of the level above it; the cells come last.
-
-    The shares are rounded to fractions that add up to exactly 1.
-    """
+    """Give each level of a tree the third root of 2 times the share of the level above it; the cells come last."""
     weights = [Fraction(2.0 ** (level / 3)).limit_denominator(_MAX_DENOMINATOR) for level in range(len(features) + 1)]
-    shares = [weight / sum(weights) for weight in weights]
+    shares = [weight / sum(weights) for weight in weights]  # fractions that add up to exactly 1
     levels = [Query(columns=columns, share=share) for columns, share in zip(features, shares, strict=False)]
     return (Query(columns=None, share=shares[-1]), *levels)
 

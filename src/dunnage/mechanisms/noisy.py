@@ -648,11 +648,8 @@ class _PrivateBorders(_Clusters):
 
 
 def candidate_steps(num_steps: int) -> IntArray:
-    """Return the possible grid steps of a private border: public, evenly spaced, at most 1024.
-
-    They are at least two steps apart and from either end of the domain, because a cluster with a single point would
-    release it exactly.
-    """
+    """Return the possible grid steps of a private border: public, evenly spaced, at most 1024."""
+    # Two steps apart and from the ends of the domain: a cluster with a single point would release it exactly.
     stride = max(2, -(-(num_steps - 1) // MAX_CANDIDATES))
     return np.arange(stride, num_steps, stride, dtype=np.int64)
 
@@ -771,10 +768,7 @@ def exposed_records(steps: IntArray, shares: Sequence[Fraction]) -> BoolArray:
 def published_noise(
     steps: IntArray, shares: Sequence[Fraction], *, epsilon: Fraction, confidence: Fraction, noise: Noise
 ) -> tuple[IntArray, IntArray]:
-    """Add the noise of the published algorithm, in steps of a grid: sort, cut by rank, scale by each cluster's range.
-
-    This refuses and clamps nothing: a cluster of range 0 stays exactly as it is.
-    """
+    """Add noise as published, in grid steps, and refuse and clamp nothing: a cluster of range 0 stays as it is."""
     noisy = np.array(steps, dtype=np.int64)
     radius = np.zeros(len(noisy), dtype=np.int64)
     order = np.argsort(noisy, kind="stable")

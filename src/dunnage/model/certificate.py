@@ -701,11 +701,9 @@ def meaning(promise: Promise) -> Meaning:
 
 
 def odds(loss: Loss) -> list[OddsRow]:
-    """Return upper bounds on what a suspicion can become, rounded up.
-
-    With delta 0 a row bounds the suspicion itself after seeing the release. With delta above 0 no such bound exists for
-    every outcome; a row then bounds the chance that the attacker's best guess is right.
-    """
+    """Return upper bounds on what a suspicion can become, rounded up."""
+    # With delta 0 a row bounds the suspicion itself after seeing the release. With delta above 0 no such bound exists
+    # for every outcome; a row then bounds the chance that the attacker's best guess is right.
     if loss.epsilon is None:
         return []
     growth = exp_upper(min(loss.epsilon, Fraction(700)))

@@ -559,19 +559,16 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class SpendPurpose:
-    """What a spend is for: the dataset and period that pay, under which policy and budget.
-
-    With ``allow_unbounded`` the policy permits releases that no budget can bound. ``input_digest`` gives the digest of
-    the rows under a key; it only helps the ledger to name the right remedy. ``schema_digest`` is that of the columns
-    and rules as they were understood, with defaults; with the mechanism it says which releases repeat each other.
-    """
+    """What a spend is for: the dataset and period that pay, under which policy and budget."""
 
     dataset: str
     policy_digest: str
+    # Of columns and rules as they were understood, with defaults: with the mechanism it says which releases repeat.
     schema_digest: str | None = None
     period: str | None = None
     budget: Budget | None = None
-    allow_unbounded: bool = False
+    allow_unbounded: bool = False  # the policy permits releases that no budget can bound
+    # The digest of the rows under a key; it only helps the ledger to name the right remedy.
     input_digest: Callable[[bytes], str] | None = field(default=None, repr=False, compare=False)
 
 

@@ -104,7 +104,6 @@ class Parts:
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     def column(self, name: str) -> pa.Array:
-        """Return one column as an Arrow array, one value for each source row."""
         return self.table.column(name).combine_chunks()
 
     def of(self, records: IntArray) -> tuple[IntArray, IntArray]:
@@ -115,7 +114,6 @@ class Parts:
         return which, np.arange(len(which)) + np.repeat(shifts, sizes)
 
     def take(self, records: IntArray) -> Parts:
-        """Return the parts of some records, in their order."""
         which, positions = self.of(records)
         starts = np.concatenate(([0], np.cumsum(np.bincount(which, minlength=len(records))))).astype(np.int64)
         return Parts(table=self.table.take(pa.array(positions)), source_rows=self.source_rows[positions], starts=starts)
@@ -138,7 +136,6 @@ class Original:
         return "Original(private)"
 
     def take(self, source_rows: IntArray) -> pa.Table:
-        """Return some rows of the source, in the order given."""
         return self.table.take(pa.array(np.searchsorted(self.source_rows, source_rows)))
 
 
@@ -149,7 +146,6 @@ class LeftOut(dict[int, tuple[str, str]]):
         return "LeftOut(private)"
 
     def add(self, source_rows: IntArray, reason: str, column: str) -> None:
-        """Note a reason for rows that have none yet."""
         for row in source_rows.tolist():
             self.setdefault(row, (reason, column))
 
@@ -342,7 +338,6 @@ def dropped_shares(sizes: IntArray, *chosen: int) -> dict[int, float]:
 
 
 def dropped_text(shares: Mapping[int, float], chosen: int | None = None) -> str:
-    """Write what each bound would drop, in one sentence for the owner."""
     each = (f"{bound}{' (yours)' if bound == chosen else ''}: {percent(share)}" for bound, share in shares.items())
     return f"share of the trips that [contribution] max would drop, {'; '.join(each)}"
 
@@ -579,7 +574,6 @@ def _checked_columns(
     source: str,
     left_out: LeftOut,
 ) -> tuple[dict[str, pa.Array], BoolArray, list[Problem]]:
-    """Check the columns of a table. Shapes: n rows, m of them chosen -> columns and mask to keep of m rows."""
     columns: dict[str, pa.Array] = {}
     keep = np.ones(len(rows), dtype=bool)
     problems: list[Problem] = []

@@ -329,13 +329,7 @@ def generate_feed_city(
 
 
 def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> City:
-    """Make a city from a GTFS feed.
-
-    Platforms count as their station. Stops without any trip are left out. Hubs are the stops with most departures (at a
-    tie, most routes), at least 800 m apart; a bus that stops within 250 m of a hub stops there, such as on the other
-    side of the street. Buses are rides without a change between hubs, with their median length and their mean headway
-    from the first of the day to the last.
-    """
+    """Make a city from a GTFS feed; its ``assumed`` says by which rules."""
     setting = setting or FeedSetting()
     feed = _Feed.read(Path(path))
     day = _service_day(feed, setting.date)
@@ -394,10 +388,7 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
 
 
 def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | None:
-    """Return the service day: the wanted one if the feed covers it, or the busiest; None without a calendar.
-
-    Only one year from the start of the feed counts, and a week around a day: a feed may claim to be valid for ages.
-    """
+    """Return the service day: the wanted one if the feed covers it, or the busiest; None without a calendar."""
     calendars = (("calendar", "start_date"), ("calendar", "end_date"), ("calendar_dates", "date"))
     named = {text for file, column in calendars for text in feed.texts(file, column)}
     days = [day for text in named if (day := date_of(text)) is not None]
@@ -410,7 +401,7 @@ def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | N
     busy = Counter(feed.texts("trips", "service_id"))
 
     def num_trips(start: int, num: int) -> dict[datetime.date, int]:
-        """Count the trips of ``num`` days from the day with the number ``start``, as far as the feed covers them."""
+        # As far as the feed covers them; callers count few days, because a feed may claim to be valid for ages.
         span = range(max(start, first.toordinal()), min(start + num - 1, last.toordinal()) + 1)
         return {
             day: sum(busy[service] for service in feed.services(day)) for day in map(datetime.date.fromordinal, span)
@@ -704,12 +695,7 @@ class FeedNetwork(NamedTuple):
 
 
 def feed_network(path: str | PathLike[str], *, names: bool = False) -> FeedNetwork:
-    """Make a network in which every stop reaches every other one; platforms count as their station.
-
-    Two stops are neighbours if a trip goes from one to the other without a stop between, on any day; the length is the
-    median of the minutes. Stops within 250 m are neighbours on foot, and so are the nearest stops of parts of the
-    network that no trip connects. With ``names``, stops of the same name are one.
-    """
+    """Make a network of stops (or their names) in which each reaches every other; its ``assumed`` says how."""
     feed = _Feed.read(Path(path))
     stops = _read_stops(feed)
     visits, notes = _timed(_read_calls(feed, stops, set(feed.texts("trips", "trip_id"))))

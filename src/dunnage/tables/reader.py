@@ -125,11 +125,7 @@ def data_files(path: Path) -> list[Path]:
 
 
 def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = (), limit: int | None = None) -> Source:
-    """Read a CSV file as text columns; a Parquet file or folder, or a workbook, with its own types.
-
-    The header of a sheet is the line with most of the wanted names. A file that needs more than ``limit`` bytes, by
-    default what :func:`max_decoded` allows, is refused before it is decoded.
-    """
+    """Read a CSV file as text, other tables with their own types; refuse one that needs more than ``limit`` bytes."""
     checked_path(path)
     if is_named(path, EXCEL_ENDINGS):
         return _read_workbook(path, options, wanted, limit)
@@ -274,10 +270,7 @@ def line_of_row(path: Path, options: ReadOptions, row: int) -> int:
 
 
 def guess_options(path: Path) -> ReadOptions:
-    """Guess the format of a table: the encoding and delimiter of a CSV file, or the sheet of a workbook.
-
-    A CSV file is UTF-8 or Latin-1, and its delimiter is the one that occurs most often in the header.
-    """
+    """Guess the encoding (UTF-8 or Latin-1) and delimiter (most frequent in the header) of CSV, or the sheet."""
     if is_named(path, EXCEL_ENDINGS) and path.is_file():
         sheets = _tables_of_workbook(path, ReadOptions(), set())
         return ReadOptions(sheet=next(iter(sheets)) if len(sheets) > 1 else None)
@@ -298,11 +291,9 @@ _Cell = str | float | bool | datetime.datetime | datetime.date | datetime.time |
 
 
 class _Sheet(NamedTuple):
-    """A sheet with a table: its lines, the number of the header line, and merged areas (two corners each)."""
-
     lines: list[list[_Cell]]
-    top: int
-    merged: list[tuple[tuple[int, int], tuple[int, int]]]
+    top: int  # number of the header line
+    merged: list[tuple[tuple[int, int], tuple[int, int]]]  # areas, by two corners each
 
 
 def _tables_of_workbook(
@@ -346,11 +337,9 @@ def _tables_of_workbook(
 
 
 def _unpacked(path: Path, limit: int) -> io.BytesIO:
-    """Unpack the parts of a workbook that are read, with no more cells and text than fit into memory.
-
-    A few bytes can place a cell in the last corner of a sheet, or repeat a long text in every cell. A zip file may also
-    state wrong sizes, so only what was really unpacked is read further.
-    """
+    """Unpack the parts of a workbook that are read, with no more cells and text than fit into memory."""
+    # A few bytes can place a cell in the last corner of a sheet, or repeat a long text in every cell. A zip file may
+    # also state wrong sizes, so only what was really unpacked is read further.
     content, left, lengths, uses, dense = io.BytesIO(), limit, list[int](), Counter[str](), 0
     row = column = rows = columns = 0
     inside = ""  # what the text at hand belongs to
@@ -498,10 +487,7 @@ def _cell_text(cell: _Cell, decimal: str) -> str:
 
 
 class TableStream:
-    """The rows of a file or folder, in batches; memory does not grow with the file, except for workbooks.
-
-    The caller handles the errors of Arrow, ``csv`` and ``zlib``.
-    """
+    """The rows of a file or folder in batches, except workbooks; the caller handles errors of Arrow, csv and zlib."""
 
     def __init__(self, path: Path, wanted: Iterable[str]) -> None:
         import pyarrow as pa
@@ -716,8 +702,6 @@ def read_pairs(path: str | PathLike[str], check: Callable[[list[str]], str], max
 
 
 class PairBatch(NamedTuple):
-    """Some lines of a list of pairs."""
-
     columns: Mapping[str, Any]  # Arrow arrays of text
 
     def codes(self, name: str, values: Sequence[str]) -> IntArray:
@@ -765,7 +749,6 @@ def refuse_lines(path: str | PathLike[str], problems: list[tuple[int, str]]) -> 
 
 
 def line_problems(problems: list[tuple[int, str]]) -> list[Problem]:
-    """Name the lines of up to :data:`MAX_LINES_NAMED` problems."""
     listed = [Problem(what.rstrip("."), where=f"line {line}") for line, what in problems[:MAX_LINES_NAMED]]
     if len(problems) > MAX_LINES_NAMED:
         listed.append(Problem(f"and {len(problems) - MAX_LINES_NAMED} more"))

@@ -48,7 +48,6 @@ class CountsKind(Kind):
         return {"data": {**dict.fromkeys(cells, pa.string()), "count": pa.int64()}}
 
     def recount(self, release: Release) -> Iterator[str]:
-        """Check that every type of trips is in the public domain, listed once and in order, with a count above zero."""
         cells, counts = release.counted()
         require(bool((np.diff(cells) > 0).all()), "data: a type of trips is listed twice, or out of order")
         require(bool((counts > 0).all()), "data: a count is not above zero")
@@ -94,7 +93,6 @@ class CountsKind(Kind):
         return words[name]
 
     def loss_words(self, certificate: Certificate) -> tuple[str, ...]:
-        """Say what one trip and one rider lose; nothing if no loss is proved."""
         if certificate.basis != "proved":
             return ()
         loss, bound = certificate.counts.loss, _bound_words(certificate)
@@ -222,7 +220,6 @@ def _day_labels(universe: Universe) -> str:
 
 
 def _days_words(universe: Universe) -> str:
-    """Say what the unit of a count is: the trips of how many calendar days."""
     num_dates = universe.num_dates
     if not num_dates and universe.days:
         return (
@@ -243,7 +240,6 @@ def _days_words(universe: Universe) -> str:
 
 
 def _noise_words(certificate: Certificate) -> str:
-    """Say how far off counts and their sums may be, as far as it is public."""
     words = ["Counts have noise: some listed trips were never made, and some true trips are missing."]
     if bound := _bound_words(certificate):
         words.append(
@@ -262,7 +258,6 @@ def _noise_words(certificate: Certificate) -> str:
 
 
 def _surplus_words(certificate: Certificate) -> str:
-    """Say why the total of counts with plain noise is too large, and by how much at most."""
     measures, noise = certificate.counts, certificate.counts.noise
     if noise is None:
         return ""
@@ -282,7 +277,6 @@ def _surplus_words(certificate: Certificate) -> str:
 
 
 def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
-    """Say which sums were counted with how much noise, and how the counts were made from them."""
     table = "\n".join(
         f"| {item.feature} | {item.groups:,} | {amount(count_noise_spread(item.law, exact(item.scale)))} |"
         for item in features
@@ -306,7 +300,6 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
 
 
 def expected_lines(expected: ExpectedError) -> list[str]:
-    """Show the predicted error at each level as a table."""
     rows = [("level", "trips of each", "off by", "errors in all", "verdict")]
     for item in expected.levels:
         verdict = item.verdict.upper() if item.is_noise else item.verdict
@@ -324,7 +317,6 @@ def _hours(expected: ExpectedError) -> str:
 
 
 def _expected_words(expected: ExpectedError) -> str:
-    """Say in the README which sums are worth reading."""
     table = "\n".join(
         f"| {item.level} | {item.sums:,} | {amount(item.trips)} | ±{amount(item.off)} | {large_percent(item.error)} | "
         f"{item.verdict} |"
@@ -346,7 +338,6 @@ that are spread as trips usually are. In an empty table, the errors add up to 10
 
 
 def level_words(level: LevelError) -> str:
-    """Say how far off the sums of a level will be."""
     return f"{level.level} to ±{amount(level.off)} of {trips_amount(level.trips)}"
 
 

@@ -252,7 +252,6 @@ class ClassesKind(NoisyKind):
         return tables
 
     def recount(self, release: Release) -> Iterator[str]:
-        """Recount k, and check that sizes, bounds, nodes, sets and multisets agree and lie in public domains."""
         if not isinstance(release.certificate.guarantee, KAnonymity):
             _check_unchanged(release)
         yield _check_rows(release)
@@ -373,7 +372,6 @@ def _check_k(release: Release) -> str:
 
 
 def _check_classes(release: Release) -> str:
-    """Check that sizes, bounds and means are the same in data and classes."""
     data, classes = _in_classes(release), _classes(release)
     class_id = data.column("class_id").to_numpy()
     ids = classes.column("class_id").to_numpy()
@@ -391,7 +389,6 @@ def _check_classes(release: Release) -> str:
 
 
 def _check_domains(release: Release) -> str:
-    """Check that intervals lie in the public domain, and nodes and sets in the public hierarchy."""
     classes = _classes(release)
     for name in with_role(release, PUBLIC, SENSITIVE):
         if release.attributes[name].domain is not None:
@@ -452,7 +449,6 @@ def _nodes(release: Release, name: str) -> NodeHierarchy:
 
 
 def _check_members(release: Release, members: pa.Table) -> str:
-    """Check that multisets are sorted and have the size, bounds and mean of their class."""
     classes = _classes(release)
     class_id, sizes = members.column("class_id").to_numpy(), classes.column("size").to_numpy()
     require(bool(class_id.min() >= 0 and class_id.max() < len(sizes)), "members: a class_id is not in classes")
@@ -475,7 +471,6 @@ def _check_members(release: Release, members: pa.Table) -> str:
 
 
 def _check_levels(release: Release) -> str:
-    """Check that each attribute is generalised to the stated level of its public hierarchy."""
     levels, classes = release.certificate.rows.levels or {}, _classes(release)
     stated = levels.keys() == set(generalised(release))
     require(stated, "certificate.json: does not state one level for each generalised attribute")
@@ -507,7 +502,6 @@ def _check_levels(release: Release) -> str:
 
 
 def check_figures(release: Release, rules: ClassRelease) -> str:
-    """Check that bounds are those of the mechanism, and recompute every figure from the tables."""
     classes = _classes(release)
     _check_bounds(release, classes, rules.class_bounds)
     stated = release.certificate.rows.plain()
