@@ -279,8 +279,6 @@ def _left(budget: Budget, spent: Loss) -> Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Spend:
-    """One row of a ledger: what was spent, on what, when and by whom."""
-
     id: str  # Random name of the spend; the certificate repeats it
     at: str  # Time in UTC
     who: str  # Who spent it
@@ -490,13 +488,6 @@ def _spends(database: sqlite3.Connection, dataset: str) -> tuple[Spend, ...]:
             )
             for row, guarantee in zip(rows, guarantees, strict=True)
         )
-
-
-def _spent(database: sqlite3.Connection, dataset: str, neighbours: Neighbours) -> Loss:
-    kind = neighbours.replace("-", "_")
-    rows = database.execute(f"SELECT epsilon_{kind}, delta_{kind} FROM spends WHERE dataset = ?", [dataset]).fetchall()
-    with _readable():
-        return sum_of(_loss_from(epsilon, delta) for epsilon, delta in rows)
 
 
 def _insert(database: sqlite3.Connection, table: str, values: Mapping[str, str | None]) -> None:
@@ -734,8 +725,9 @@ class Ledger:
                 raise Refusal(repeat)
             budget = self._fix_budget(database, purpose)
             if budget is not None:
-                spent = _spent(database, purpose.dataset, budget.neighbours)
-                others = [unit for unit in _units(_spends(database, purpose.dataset)) if unit not in _units([spend])]
+                earlier = _spends(database, purpose.dataset)
+                spent = sum_of(item.loss(budget.neighbours) for item in earlier)
+                others = [unit for unit in _units(earlier) if unit not in _units([spend])]
                 _refuse_overspend(budget, spent, spend.loss(budget.neighbours), purpose, others)
             texts = [text for kind in Neighbours for text in _loss_texts(spend.loss(kind))]
             values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}

@@ -226,7 +226,12 @@ def _check_contents(release: Release, folder: Path | None = None, notes: list[st
     yield from _check_statement(certificate)
     yield check_estimate_columns(release) if estimates else release.owner.check_columns(release)
     if folder is not None and notes is not None:
-        yield _check_csv(release, folder)
+        for name in release.tables:
+            text = io.BytesIO()
+            write_csv(release.as_text(name), text)
+            as_written = (folder / f"{name}.csv").read_bytes() == text.getvalue()
+            require(as_written, f"{name}.csv is not {name}.parquet in the form that releases use")
+        yield "CSV files have the same tables as Parquet files, and no other byte"
         unsure = list(_unchecked_parquet(release, folder))
         notes += unsure
         yield "Parquet files have the same tables and no other byte" if not unsure else "Parquet files have no gaps"
@@ -261,9 +266,38 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
     if not _is_own(certificate):
         meanings = [[{**row, "sentence": ""} for row in item["odds"]] for item in meanings]
     require(same(*meanings), "certificate.json: the odds do not follow from the guarantee")
-    _check_composition(certificate, stated)
+    composed = certificate.composition
+    fits = composed.rule == composition_rule(certificate.guarantee) or not _is_own(certificate)
+    require(fits, "certificate.json: the composition rule does not follow from the guarantee")
+    require(composed.neighbours in tuple(Neighbours), "certificate.json: totals between unknown neighbours")
+    own = stated.true_loss(Neighbours(str(composed.neighbours)))
+    require(None not in (composed.total, composed.total_per_period), "certificate.json: the totals are missing")
+    assumes = None if certificate.kind == ESTIMATES else ONE_PERIOD_PER_RECORD.name
+    fits = composed.total_per_period_assumes == assumes and None not in composed.plain().values()
+    require(fits, "certificate.json: another assumption of the total per period")
+    totals = [total for total in (composed.total, composed.total_per_period) if isinstance(total, Total)]
+    in_form = all(same(plain(exact(part)), part) for total in totals for part in (total.epsilon, total.delta))
+    require(in_form, "certificate.json: a total is not in the form that certificates use")
+    require(own.bounded or not totals, "certificate.json: states a total, but none exists after this release")
+    fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
+    require(fits, "certificate.json: a total is below the loss of this release")
     require(certificate.time == certificate.spend.at, "certificate.json: its time is not the time of the spend")
-    _check_names(certificate)
+    by_devices = certificate.kind == ESTIMATES
+    forms = {
+        "time": (certificate.time, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)"),
+        "software": (certificate.software.dunnage, r"\d{1,3}(\.\d{1,3}){1,2}((a|b|rc|\.dev|\.post)\d{1,3})?"),
+        "spend": (certificate.spend.id, r"allowances of task [0-9a-f]{64}" if by_devices else r"[0-9a-f]{32}"),
+    }
+    unusual = [name for name, (text, form) in forms.items() if not re.fullmatch(form, text, re.ASCII)]
+    if "time" not in unusual:
+        try:
+            datetime.datetime.fromisoformat(certificate.time)
+        except ValueError:
+            unusual.append("time")
+    unusual += ["dataset"] if not is_label(certificate.dataset) else []
+    unusual += ["period"] if certificate.period is not None and not is_label(certificate.period) else []
+    unusual += ["why"] if certificate.basis is Basis.VOID and not is_label(certificate.why) else []
+    require(not unusual, f"certificate.json: not in the form that certificates use: {', '.join(unusual)}")
     usual = certificate.digests_say == DIGESTS_SAY or not _is_own(certificate)
     require(usual, "certificate.json: says something else about digests")
     if _is_own(certificate):
@@ -272,26 +306,6 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
         yield "the odds follow from the guarantee; another version wrote the sentences, which were not compared"
     if certificate.kind != ESTIMATES:
         yield "guarantee, basis and assumptions are what the mechanism promises with these parameters and columns"
-
-
-def _check_names(certificate: Certificate) -> None:
-    """Check the form and length of what the owner names, and of what is drawn or stamped for each release."""
-    by_devices = certificate.kind == ESTIMATES
-    forms = {
-        "time": (certificate.time, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)"),
-        "software": (certificate.software.dunnage, r"\d{1,3}(\.\d{1,3}){1,2}((a|b|rc|\.dev|\.post)\d{1,3})?"),
-        "spend": (certificate.spend.id, r"allowances of task [0-9a-f]{64}" if by_devices else r"[0-9a-f]{32}"),
-    }
-    wrong = [name for name, (text, form) in forms.items() if not re.fullmatch(form, text, re.ASCII)]
-    if "time" not in wrong:
-        try:
-            datetime.datetime.fromisoformat(certificate.time)
-        except ValueError:
-            wrong.append("time")
-    wrong += ["dataset"] if not is_label(certificate.dataset) else []
-    wrong += ["period"] if certificate.period is not None and not is_label(certificate.period) else []
-    wrong += ["why"] if certificate.basis is Basis.VOID and not is_label(certificate.why) else []
-    require(not wrong, f"certificate.json: not in the form that certificates use: {', '.join(wrong)}")
 
 
 def _is_own(certificate: Certificate) -> bool:
@@ -417,34 +431,6 @@ def _check_proof(certificate: Certificate) -> Iterator[str]:
         notes, due = (list(dict.fromkeys(note.partition("#")[0] for note in each)) for each in (notes, due))
     require(notes == due, "certificate.json: the proof is not that of its mechanism")
     yield "the proof is that of the mechanism"
-
-
-def _check_composition(certificate: Certificate, promise: Promise) -> None:
-    stated = certificate.composition
-    fits = stated.rule == composition_rule(certificate.guarantee) or not _is_own(certificate)
-    require(fits, "certificate.json: the composition rule does not follow from the guarantee")
-    require(stated.neighbours in tuple(Neighbours), "certificate.json: totals between unknown neighbours")
-    own = promise.true_loss(Neighbours(str(stated.neighbours)))
-    require(None not in (stated.total, stated.total_per_period), "certificate.json: the totals are missing")
-    assumes = None if certificate.kind == ESTIMATES else ONE_PERIOD_PER_RECORD.name
-    fits = stated.total_per_period_assumes == assumes and None not in stated.plain().values()
-    require(fits, "certificate.json: another assumption of the total per period")
-    totals = [total for total in (stated.total, stated.total_per_period) if isinstance(total, Total)]
-    in_form = all(same(plain(exact(part)), part) for total in totals for part in (total.epsilon, total.delta))
-    require(in_form, "certificate.json: a total is not in the form that certificates use")
-    require(own.bounded or not totals, "certificate.json: states a total, but none exists after this release")
-    fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
-    require(fits, "certificate.json: a total is below the loss of this release")
-
-
-def _check_csv(release: Release, folder: Path) -> str:
-    """Check that each CSV file is what a release writes for the table of the Parquet file, byte for byte."""
-    for name in release.tables:
-        text = io.BytesIO()
-        write_csv(release.as_text(name), text)
-        as_written = (folder / f"{name}.csv").read_bytes() == text.getvalue()
-        require(as_written, f"{name}.csv is not {name}.parquet in the form that releases use")
-    return "CSV files have the same tables as Parquet files, and no other byte"
 
 
 def _unchecked_parquet(release: Release, folder: Path) -> Iterator[str]:

@@ -323,21 +323,6 @@ class UtilityClusters(ClassMechanism):
         sizes = classes.column("size").to_numpy()
         weights = shares_of({name: factors[name] for name in names})
         widths = {name: class_widths(release, classes, name)[0] for name in names}
-        self._check_kept(release, widths)
-        lost = math.fsum(weights[name] * float(sizes @ widths[name]) for name in names)
-        released = int(sizes.sum())
-        return {
-            "importance": {"factors": factors, "weights": weights},
-            "distortion": {
-                "generalisation": lost / released,
-                "suppression": num_suppressed / (released + num_suppressed),
-            },
-            **({} if self.max_distortion is None else {"k_chosen": measures.k_chosen}),
-        }
-
-    def _check_kept(self, release: Release, widths: Mapping[str, FloatArray]) -> None:
-        """Check the limits of classes as far as the release shows them: widths, risk, distortion, l and t."""
-        measures = release.certificate.rows
         for name, limit in self.limits:
             domain = domain_of(release, name)
             most = width_limit(domain, limit) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
@@ -353,6 +338,16 @@ class UtilityClusters(ClassMechanism):
                 all(self.reaches(class_id, sensitive_column(release, name))),
                 f"data: {name} is less diverse, or farther from the whole table, than the mechanism promises",
             )
+        lost = math.fsum(weights[name] * float(sizes @ widths[name]) for name in names)
+        released = int(sizes.sum())
+        return {
+            "importance": {"factors": factors, "weights": weights},
+            "distortion": {
+                "generalisation": lost / released,
+                "suppression": num_suppressed / (released + num_suppressed),
+            },
+            **({} if self.max_distortion is None else {"k_chosen": measures.k_chosen}),
+        }
 
     def reaches(self, class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
         """Return whether the classes of a sensitive column keep to ``l``, and whether they keep to ``t``."""

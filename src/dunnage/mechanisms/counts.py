@@ -153,7 +153,7 @@ def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
     """Return the cell of each row. Shapes: -> (rows,)."""
     trip, time = dataset.schema.trip, dataset.schema.time
     assert trip is not None  # otherwise the schema has no time
-    slots = time.slots(_stamps(dataset), dataset.period)
+    slots = time.slots(dataset.column(trip.time).to_numpy(zero_copy_only=False), dataset.period)
     if trip.day is not None:
         slots += label_codes(dataset, trip.day) * len(universe.windows)
     origins, destinations = label_codes(dataset, trip.origin), label_codes(dataset, trip.destination)
@@ -163,12 +163,6 @@ def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
         zones = dataset.schema.city.zones.astype(np.int64)
         origins, destinations = zones[origins], zones[destinations]
     return universe.cells(origins, destinations, slots)
-
-
-def _stamps(dataset: Dataset) -> IntArray:
-    assert dataset.schema.trip is not None
-    stamps: IntArray = dataset.column(dataset.schema.trip.time).to_numpy(zero_copy_only=False)
-    return stamps
 
 
 def most_trips(schema: Schema, period: str | None) -> int | None:

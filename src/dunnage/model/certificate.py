@@ -52,8 +52,7 @@ _SIGNED_PREFIX = b"dunnage certificate 1\n"
 DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."
 _ALTERED = "It was altered or damaged."
 
-Number = int | float | str
-"""An exact number in JSON: whole, decimal, or the text "p/q"."""
+Number = int | float | str  # an exact number in JSON: whole, decimal, or the text "p/q"
 JsonObject = dict[str, JsonValue]
 
 

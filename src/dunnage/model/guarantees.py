@@ -173,7 +173,16 @@ class _Epsilon(_Value):
     def plain_loss(self, neighbours: Neighbours) -> Loss:
         if not self.is_plain:
             return UNBOUNDED
-        return _converted(Loss(self.epsilon, getattr(self, "delta", Fraction(0))), self.neighbours, neighbours)
+        delta: Fraction = getattr(self, "delta", Fraction(0))
+        if self.neighbours == neighbours:
+            return Loss(self.epsilon, delta)
+        if self.neighbours is Neighbours.REPLACE_ONE:
+            return UNBOUNDED  # replacing keeps the number of records, so it says nothing about adding one
+        # To replace is to remove and to add: (2 epsilon, (1 + e^epsilon) delta). A delta of 1 promises nothing.
+        if delta and self.epsilon > _LARGEST_EXPONENT:
+            return UNBOUNDED
+        delta = (1 + exp_upper(self.epsilon)) * delta if delta else delta
+        return Loss(2 * self.epsilon, delta) if delta < 1 else UNBOUNDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,19 +267,6 @@ class MetricLocalDP(_Epsilon):
 Guarantee = (
     KAnonymity | PureDP | ApproximateDP | SampledDP | WithinCluster | WithinPublishedBorders | LocalDP | MetricLocalDP
 )
-
-
-def _converted(loss: Loss, given: Neighbours, wanted: Neighbours) -> Loss:
-    """Convert a loss between one kind of neighbours into the other where that is proved."""
-    if given == wanted:
-        return loss
-    if given is Neighbours.REPLACE_ONE or loss.epsilon is None:
-        return UNBOUNDED  # replacing keeps the number of records, so it says nothing about adding one
-    # To replace is to remove and to add: (2 epsilon, (1 + e^epsilon) delta). A delta of 1 promises nothing.
-    if loss.delta and loss.epsilon > _LARGEST_EXPONENT:
-        return UNBOUNDED
-    delta = (1 + exp_upper(loss.epsilon)) * loss.delta if loss.delta else Fraction(0)
-    return Loss(2 * loss.epsilon, delta) if delta < 1 else UNBOUNDED
 
 
 def _named(guarantee: Guarantee) -> str:
@@ -376,8 +372,7 @@ PUBLIC_DOMAIN = Assumption("public domain", "domains, resolutions and hierarchie
 RECORDS_NOT_PERSONS = Assumption(
     "one record per protected unit", "k counts records; several records of one person count several times"
 )
-COUNTS_PERSONS = "persons told apart"
-"""Name of the assumption of a k that counts persons, not records."""
+COUNTS_PERSONS = "persons told apart"  # name of the assumption of a k that counts persons, not records
 DATA_DEPENDENT_REFUSAL = Assumption(
     "refusal may depend on data",
     "that a release exists shows that no class had to be smaller than k",
@@ -434,8 +429,7 @@ EVERY_SLOT = Assumption(
     "every slot reports", "a report leaves at every slot, whatever there is to report; slots were chosen in advance"
 )
 NO_METADATA = Assumption("network not covered", "whoever carries a report sees its sender, time and network address")
-REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)
-"""What every report of a device assumes."""
+REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)  # of every report
 RANDOM_SLOTS = Assumption("random slots", "moments were chosen at random in advance; estimates are about such moments")
 CLAMPED = Assumption(
     "values within domains", "a number outside its domain, which the task states, counts as the nearer end"

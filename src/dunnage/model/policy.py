@@ -630,17 +630,6 @@ class TimeColumn(DeclaredColumn):
         )
 
 
-_KINDS = (
-    NumericColumn,
-    OrdinalColumn,
-    CategoryColumn,
-    TreeColumn,
-    PrefixColumn,
-    ClockColumn,
-    GraphColumn,
-    StopColumn,
-    TimeColumn,
-)
 _Kind = Literal["numeric", "ordinal", "category", "tree", "prefix", "clock", "graph", "stop", "time"]
 
 
@@ -658,7 +647,7 @@ class _Unkinded(DeclaredColumn):
 
 _OTHER_KEYS: Any = {
     key: (SkipJsonSchema[object], None)
-    for made in _KINDS
+    for made in DeclaredColumn.__subclasses__()
     for key in made.model_fields.keys() - _Unkinded.model_fields.keys()
 }
 UnkindedColumn = create_model("UnkindedColumn", __base__=_Unkinded, **_OTHER_KEYS)

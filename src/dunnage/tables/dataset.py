@@ -229,7 +229,10 @@ class Dataset:
             order.
         """
         schema, left_out = policy.schema, LeftOut()
-        _check_period(policy.period, period)
+        if policy.period is not None:
+            policy.period.check(period)
+        elif period is not None:
+            raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
         faults = [*problems, *_column_problems(table.column_names, schema)]
         # Rows get their numbers here and nowhere else: errors, keys, lists and audits repeat them.
         numbers = FIRST_ROW + (np.arange(table.num_rows, dtype=np.int64) if rows is None else rows)
@@ -516,14 +519,6 @@ def _rows_of_period(
     return chosen, []
 
 
-def _check_period(rule: PeriodRule | None, period: str | None) -> None:
-    if rule is None:
-        if period is not None:
-            raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
-        return
-    rule.check(period)
-
-
 def _periods(column: pa.Array, rule: PeriodRule, words: Sequence[str]) -> tuple[pa.Array, BoolArray]:
     """Return the period of each row as text, null if it has none, and which cells are blank."""
     if rule.length != LABEL and (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
@@ -625,8 +620,11 @@ def _row_problem(what: str, where: str, rows: IntArray, remedy: str) -> Problem:
 
 def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: str | None) -> _Checked:
     options = policy.read_options
-    if isinstance(attribute.cells, Windows):
-        return _normalise_clock(column, attribute.cells, options)
+    if isinstance(attribute.cells, Windows):  # minutes of the service day; seconds are dropped
+        readings = read_times(column, attribute.cells, options.null or ())
+        beyond, unreadable = _time_faults(readings, attribute.cells)
+        minutes = (split_stamps(readings.stamps)[1] // 60).astype(np.float64)
+        return _Checked(pa.array(minutes), readings.missing, beyond, unreadable)
     if attribute.kind == Numeric.kind:
         return _normalise_numbers(column, attribute, options)
     if attribute.kind == Windows.kind:
@@ -658,14 +656,6 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     return _Checked(column, missing, [_Fault(outside, _OUTSIDE, remedy)])
 
 
-def _normalise_clock(column: pa.Array, domain: Windows, options: ReadOptions) -> _Checked:
-    """Turn times of day, with or without a date, into minutes of the service day; seconds are dropped."""
-    readings = read_times(column, domain, options.null or ())
-    outside, unreadable = _time_faults(readings, domain)
-    minutes = (split_stamps(readings.stamps)[1] // 60).astype(np.float64)
-    return _Checked(pa.array(minutes), readings.missing, outside, unreadable)
-
-
 def _normalise_times(
     column: pa.Array, schema: Schema, options: ReadOptions, period: str | None, form: str | None
 ) -> _Checked:
@@ -685,9 +675,11 @@ def _normalise_times(
 def _time_faults(readings: TimeReadings, domain: Windows, form: str | None = None) -> tuple[list[_Fault], list[_Fault]]:
     """Return what is outside the service day and its dates, and what cannot be read as a time."""
     usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
-    no_time = readings.unreadable & ~readings.past_midnight
+    what, remedy = "is not a time such as 2026-11-15T08:12 or 08:12", _NO_FORMAT_REMEDY
+    if form is not None:
+        what, remedy = f"is not a time with a date written as {form}", _FORMAT_REMEDY
     unreadable = [
-        _Fault(no_time, *_no_time(form)),
+        _Fault(readings.unreadable & ~readings.past_midnight, what, remedy),
         _Fault(readings.past_midnight, "has an hour past 23 after a date", _PAST_MIDNIGHT_REMEDY),
         _Fault(readings.astray, _ASTRAY),
     ]
@@ -704,12 +696,6 @@ def _time_faults(readings: TimeReadings, domain: Windows, form: str | None = Non
         _Fault(off_dates & usable, "has a service date that is not in dates,", f"Widen dates, {_LEAVE_OUT}"),
     ]
     return outside, unreadable
-
-
-def _no_time(form: str | None) -> tuple[str, str]:
-    if form is not None:
-        return f"is not a time with a date written as {form}", _FORMAT_REMEDY
-    return "is not a time such as 2026-11-15T08:12 or 08:12", _NO_FORMAT_REMEDY
 
 
 def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:

@@ -21,11 +21,11 @@ import string
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from xml.parsers import expat
 
 import numpy as np
@@ -644,6 +644,14 @@ class PublicTable(NamedTuple):
             pass
         return [row + 2 for row in sorted(wanted)]
 
+    def codes(self, name: str, values: Sequence[str]) -> IntArray:
+        """Return the place of each cell among values; -1 if it is not one of them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        places = pc.index_in(self.columns[name], value_set=pa.array(values, pa.string()))
+        return np.asarray(pc.fill_null(places, -1))
+
     def numbers(self, name: str, read: Callable[[str], int]) -> IntArray:
         encoded = self.columns[name].dictionary_encode()
         codes = np.array([read(value.strip()) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
@@ -701,25 +709,7 @@ def read_pairs(path: str | PathLike[str], check: Callable[[list[str]], str], max
     return PublicTable(str(path), b"", "", {name: pa.array(cells) for name, cells in zip(names, columns, strict=False)})
 
 
-class PairBatch(NamedTuple):
-    columns: Mapping[str, Any]  # Arrow arrays of text
-
-    def codes(self, name: str, values: Sequence[str]) -> IntArray:
-        """Return the place of each cell among values; -1 if it is not one of them."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        places = pc.index_in(self.columns[name], value_set=pa.array(values, pa.string()))
-        return np.asarray(pc.fill_null(places, -1))
-
-    def numbers(self, name: str, read: Callable[[str], int]) -> IntArray:
-        encoded = self.columns[name].dictionary_encode()
-        codes = np.array([read(value.strip()) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-        indices: IntArray = np.asarray(encoded.indices)
-        return codes[indices]
-
-
-def pair_batches(path: str | PathLike[str], header: Sequence[str], max_bytes: int) -> Iterator[PairBatch | None]:
+def pair_batches(path: str | PathLike[str], header: Sequence[str], max_bytes: int) -> Iterator[PublicTable | None]:
     """Yield a plain CSV file of pairs part by part; None, as the last part, if it is not plain."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -738,7 +728,7 @@ def pair_batches(path: str | PathLike[str], header: Sequence[str], max_bytes: in
                 return
             for batch in stream:
                 if len(batch):
-                    yield PairBatch(dict(zip(header, batch.columns, strict=True)))
+                    yield PublicTable(str(path), b"", "", dict(zip(header, batch.columns, strict=True)))
     except (pa.ArrowException, OSError, ValueError):
         yield None
 

@@ -36,8 +36,7 @@ NOT_CHECKED = (
 )
 BOUND_NOT_CHECKED = ("that no more trips of each rider were counted than stated, and that nobody has two cards",)
 CITY_NOT_CHECKED = ("the zone of each stop and the mode of each pair of stops, and so the number of groups by them",)
-HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
-"""Columns with values that a certificate does not list."""
+HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")  # a certificate does not list their values
 
 
 class CountsKind(Kind):
@@ -55,7 +54,14 @@ class CountsKind(Kind):
         figures = {"trips": _sum(counts), "cells": universe.num_cells, "cells_with_trips": len(cells)}
         wrong = [name for name, value in figures.items() if getattr(measures, name) != value]
         require(not wrong, f"certificate.json: wrong figures: {', '.join(wrong)}")
-        _check_contribution(release)
+        bound, time = measures.contribution, universe.time
+        unstated = "certificate.json: does not state how many trips of a rider were counted"
+        require((bound is not None) == (release.certificate.guarantee.protects == RIDER), unstated)
+        if bound is not None:
+            require(bound.max >= 1 and (bound.days is None) == (bound.per == "period"), unstated)
+            dates = time.calendar(release.certificate.period) if time is not None else None
+            follows = bound.days is None or (dates is not None and len(dates) == bound.days)
+            require(follows, "certificate.json: the days of a rider do not follow from the service dates")
         yield (
             f"{several(figures['trips'], 'trip')} of {several(len(cells), 'type')}; each type is one of the "
             f"{universe.num_cells:,} of the public domain, listed once and in order, with a count above zero"
@@ -162,19 +168,6 @@ def _universe(release: Release) -> Universe:
         fits |= len(stated) == max(1, len(days)) and all(1 <= num <= top for num, top in zip(stated, most, strict=True))
     require(days == universe.days and fits, "certificate.json: the days, or their number, do not follow from the dates")
     return universe
-
-
-def _check_contribution(release: Release) -> None:
-    """Check that a bound on the trips of a rider is stated if riders are protected, and its days are the calendar's."""
-    bound, time = release.certificate.counts.contribution, release.universe.time
-    wrong = "certificate.json: does not state how many trips of a rider were counted"
-    require((bound is not None) == (release.certificate.guarantee.protects == RIDER), wrong)
-    if bound is None:
-        return
-    require(bound.max >= 1 and (bound.days is None) == (bound.per == "period"), wrong)
-    dates = time.calendar(release.certificate.period) if time is not None else None
-    follows = bound.days is None or (dates is not None and len(dates) == bound.days)
-    require(follows, "certificate.json: the days of a rider do not follow from the service dates")
 
 
 def _sum(counts: IntArray) -> int:

@@ -406,7 +406,17 @@ def _check_domains(release: Release) -> str:
                 within = (lower <= mean) & (mean <= upper)
                 require(bool(within.all()), f"classes: a mean of {name} lies outside its interval")
         elif _is_set_valued(release, name):
-            _check_sets(release, classes, name)
+            labels, codes, sizes = _set_codes(release, classes, name)
+            fits = (sizes >= 1) & (sizes <= classes.column("size").to_numpy())
+            require(
+                bool(fits.all()), f"classes: a set of {name} is empty or has more values than its class has records"
+            )
+            new_set = np.repeat(np.arange(len(sizes)), sizes)
+            in_order = (np.diff(codes) > 0) | (np.diff(new_set) > 0)
+            require(bool(in_order.all()), f"classes: a set of {name} is not in order")
+            if f"{name}_diameter" in classes.column_names:
+                equal = np.array_equal(set_widths(labels, codes, sizes), floats(classes, f"{name}_diameter"))
+                require(equal, f"classes: {name}_diameter is not the longest path inside its set")
         elif _is_clustered(release):
             are_nodes = set(classes.column(name).to_pylist()) <= _tree(release, name).node_sizes.keys()
             require(are_nodes, f"classes: {name} has a label that is not a node of the public tree")
@@ -414,19 +424,6 @@ def _check_domains(release: Release) -> str:
             are_nodes = set(classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
             require(are_nodes, f"classes: {name} has a label that is not a node of the public hierarchy")
     return "every interval, node and set lies in the public domain"
-
-
-def _check_sets(release: Release, classes: pa.Table, name: str) -> None:
-    """Check that sets are sorted, without repeats, no larger than their class, and as wide as stated."""
-    domain, codes, sizes = _set_codes(release, classes, name)
-    fits = (sizes >= 1) & (sizes <= classes.column("size").to_numpy())
-    require(bool(fits.all()), f"classes: a set of {name} is empty or has more values than its class has records")
-    new_set = np.repeat(np.arange(len(sizes)), sizes)
-    in_order = (np.diff(codes) > 0) | (np.diff(new_set) > 0)
-    require(bool(in_order.all()), f"classes: a set of {name} is not in order")
-    if f"{name}_diameter" in classes.column_names:
-        equal = np.array_equal(set_widths(domain, codes, sizes), floats(classes, f"{name}_diameter"))
-        require(equal, f"classes: {name}_diameter is not the longest path inside its set")
 
 
 def _set_codes(release: Release, classes: pa.Table, name: str) -> tuple[CodedDomain, IntArray, IntArray]:
@@ -521,7 +518,11 @@ def check_figures(release: Release, rules: ClassRelease) -> str:
         limit = rules.most_suppressed
         fits = limit is None or num_suppressed <= limit * (release.data.num_rows + num_suppressed)
         require(fits, "certificate.json: more records are suppressed than the mechanism allows")
-        fewest = _fewest_persons(release, sizes)
+        fewest = None
+        if (persons := release.certificate.rows.persons) is not None:
+            fewest = persons.smallest
+            fits = _k_of(release) <= fewest <= int(sizes.min())
+            require(fits, "certificate.json: the number of persons does not fit k and the class sizes")
         figures: dict[str, object] = size_measures(sizes, _k_of(release), num_suppressed, fewest).plain()
         class_id = release.data.column("class_id").to_numpy()
         figures["sensitive"] = {
@@ -564,16 +565,6 @@ def _check_bounds(release: Release, classes: pa.Table, bounds: str) -> None:
 
 def sensitive_column(release: Release, name: str) -> pa.Array:
     return ranked(release.data.column(name).combine_chunks(), release.attributes[name].plain())
-
-
-def _fewest_persons(release: Release, sizes: IntArray) -> int | None:
-    """Return the stated number of persons in the class with the fewest: at least k, at most its records."""
-    persons = release.certificate.rows.persons
-    if persons is None:
-        return None
-    fits = _k_of(release) <= persons.smallest <= int(sizes.min())
-    require(fits, "certificate.json: the number of persons does not fit k and the class sizes")
-    return persons.smallest
 
 
 def _agree(counted: object, stated: object) -> bool:
