@@ -89,7 +89,6 @@ _MEANINGS: Mapping[int, str] = {
 
 @contextmanager
 def _reported(name: str) -> Iterator[None]:
-    """Turn errors of the file or the database into ledger errors."""
     try:
         yield
     except sqlite3.Error as error:
@@ -197,7 +196,6 @@ class FileStore:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Open an existing ledger for reading, after checking that it is one."""
     if path.exists() and not path.is_file():
         raise LedgerError(f"{path} is not a Dunnage ledger but a folder or a device. Name a file.")
     database = _fresh(f"{path.as_uri()}?mode=rw")  # never creates a file; rolls back what a crash left unfinished
@@ -334,8 +332,7 @@ class Statement:
         if self.budget is not None:
             return self.budget.neighbours
         add_remove, replace_one = (sum_of(spend.loss(kind) for spend in self.spends) for kind in Neighbours)
-        only_replace_one = replace_one.bounded and not add_remove.bounded
-        return Neighbours.REPLACE_ONE if only_replace_one else Neighbours.ADD_REMOVE
+        return Neighbours.REPLACE_ONE if replace_one.bounded and not add_remove.bounded else Neighbours.ADD_REMOVE
 
     @cached_property
     def units(self) -> tuple[str, ...]:
@@ -347,8 +344,7 @@ class Statement:
         """The loss over all spends and periods, without any assumption."""
         if len(self.units) > 1:
             return UNBOUNDED
-        neighbours = self.neighbours
-        return sum_of(spend.loss(neighbours) for spend in self.spends)
+        return sum_of(spend.loss(self.neighbours) for spend in self.spends)
 
     @cached_property
     def total_per_period(self) -> Loss:
@@ -411,7 +407,6 @@ class Statement:
         return str(self.left)
 
     def composed(self) -> dict[str, object]:
-        """Return what all releases so far lose together, both figures, for a certificate."""
         return {
             "neighbours": str(self.neighbours),
             "total": _loss_data(self.total),
@@ -819,7 +814,6 @@ class Ledger:
         return self._clock().astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def _copy(self) -> Ledger:
-        """Return a copy in memory that can be spent from without consequences."""
         store = MemoryStore()
         with self._store.reading() as database:
             # The first read takes the lock within the timeout; a backup alone would wait for it for ever.

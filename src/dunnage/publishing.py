@@ -605,7 +605,6 @@ def rehearse(
 def _opened(
     ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, again: bool, note: str = ""
 ) -> Iterator[Ledger]:
-    """Give the ledger of the caller, or open one for this call."""
     if isinstance(ledger, Ledger):
         before, before_note = ledger.again, ledger.note
         ledger.again, ledger.note = ledger.again or again, note or ledger.note

@@ -335,8 +335,7 @@ def _check_promise(certificate: Certificate) -> None:
     if certificate.basis is Basis.VOID:
         due = due.voided(mechanism.seeded)
     expected, stated = due.to_dict(), certificate.plain()
-    exact_parts = ("guarantee", "basis", "holds")
-    wrong = [name for name in exact_parts if not same(expected.get(name), stated.get(name))]
+    wrong = [name for name in ("guarantee", "basis", "holds") if not same(expected.get(name), stated.get(name))]
     if bool(due.warnings) != bool(certificate.warnings):
         wrong.append("warnings")
     names = {item.name for item in due.assumptions}
@@ -356,7 +355,6 @@ def _check_promise(certificate: Certificate) -> None:
 
 
 def _schema_of(certificate: Certificate) -> Schema:
-    """Make the schema of the released columns again, as far as promises depend on it."""
     try:
         if certificate.kind == COUNTS:
             return _trip_schema(certificate)
@@ -523,7 +521,6 @@ class Rebuilt(NamedTuple):
         return due.voided(stated.why or "") if stated.basis is Basis.VOID else due
 
     def verdicts(self) -> dict[str, NoiseVerdict]:
-        """Judge each map that has reports, by their number."""
         nums = {name: sum(tiers.values()) for name, tiers in self.stated.estimates.reports.items()}
         return {
             name: mechanism.noise_verdict(nums[name])

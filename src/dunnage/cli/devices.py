@@ -95,7 +95,6 @@ def _days(first: str | None, last: str | None) -> tuple[str, str] | None:
 
 
 def _columns(task: Task, vehicle: str | None, time: str | None, places: str | None) -> FileColumns:
-    """Return the columns that the task names, with those given instead."""
     names = None if places is None else tuple(name.strip() for name in places.split(","))
     given = {"vehicle": vehicle, "time": time, "places": names}
     return replace(task.file_columns, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]

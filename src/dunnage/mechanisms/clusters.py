@@ -561,8 +561,7 @@ class _Records:
         for column in self.columns:
             name = column.attribute.name
             if isinstance(importance, str):
-                bucket = dict(mechanism.buckets).get(name)
-                bits = column.entropy(bucket, normalised=importance == "entropy-normalised")
+                bits = column.entropy(dict(mechanism.buckets).get(name), normalised=importance == "entropy-normalised")
                 self.factors[name] = round(bits, IMPORTANCE_DIGITS)
             else:
                 self.factors[name] = float(dict(importance).get(name, Fraction(1)))
@@ -690,7 +689,6 @@ class _Records:
         )
 
     def _relief(self) -> str:
-        """Say what to change so that fewer records are suppressed."""
         own = self.mechanism
         ways = {
             "widen the limits": bool(own.limits),
@@ -704,7 +702,6 @@ class _Records:
         return text[0].upper() + text[1:]
 
     def _clustered(self, k: int) -> IntArray:
-        """Cluster every stratum that is large enough by the chosen method, and refine the clusters."""
         own, constraints = self.mechanism, self.constraints
         if constraints is not None and own.max_suppressed is not None:
             # The share of records that may still be suppressed besides small strata
@@ -829,7 +826,6 @@ def _widths(item: Generalised, column: _MetricColumn) -> FloatArray:
 
 
 def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:
-    """Return the rank of each value of a sensitive column, from 0."""
     ranks = pc.rank(ranked(released_column(dataset, attribute.name), attribute.describe()), tiebreaker="dense")
     return np.asarray(ranks.to_numpy(zero_copy_only=False), dtype=np.int64) - 1
 

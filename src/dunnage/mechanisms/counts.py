@@ -150,7 +150,6 @@ def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level
 
 
 def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
-    """Return the cell of each row. Shapes: -> (rows,)."""
     trip, time = dataset.schema.trip, dataset.schema.time
     assert trip is not None  # otherwise the schema has no time
     slots = time.slots(dataset.column(trip.time).to_numpy(zero_copy_only=False), dataset.period)
@@ -490,7 +489,6 @@ class CountsMechanism(Mechanism):
         """Check that the noise follows from epsilon and from the change of one protected unit; name its figures."""
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
-        """Check that epsilon covers all noisy sums together, and the loss of one trip and one rider."""
         measures, period = release.certificate.counts, release.certificate.period
         follows = same(losses(self.epsilon, schema, period).plain(), measures.loss.plain())
         require(follows, "certificate.json: the loss of one trip and one rider does not follow from epsilon")
@@ -596,7 +594,6 @@ class FeatureMechanism(CountsMechanism):
         """Refuse queries that are too large."""
 
     def asked(self, dataset: Dataset) -> NoisyQueries:
-        """Return the features with their noise; refuse them if they are too large."""
         schema, period = dataset.schema, dataset.period
         change, queries = sensitivity(schema, period), self.queries(schema)
         noisy = NoisyQueries.of(schema.universe(period), queries, self.epsilon, change, self.form.law)
@@ -663,7 +660,6 @@ class NoisyQueries:
         ]
 
     def noisy_cells(self, counted: Counted, layout: Layout, noise: Noise) -> NDArray[Any]:
-        """Return the noisy count of every cell, in the order of a layout."""
         noisy = self.laws[0].draw(noise, self.universe.num_cells)
         groups, ranks = layout.places(counted.cells)
         noisy[layout.starts[groups] + ranks] += counted.counts
@@ -1066,8 +1062,7 @@ class ConstrainedCounts(FeatureMechanism):
         return super().asked(dataset)
 
     def check_size(self, queries: NoisyQueries) -> None:
-        joined = queries.features[:-1] if self._margins else queries.features
-        groups = Layout.of(queries.universe, joined).num_groups
+        groups = Layout.of(queries.universe, queries.features[:-1] if self._margins else queries.features).num_groups
         if groups > MAX_GROUPS:
             raise ParameterError(
                 f"these features divide the cells into {groups:,} groups; at most {MAX_GROUPS:,} are possible. Use "

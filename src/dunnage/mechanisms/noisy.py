@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Noisy values: every number of every record with noise, in the whole public domain or within a cluster of it.
 
-``NoisyClusters`` has three forms. Public borders keep epsilon within each cluster. Private borders, sampled near
-quantiles, keep epsilon between values that the published borders do not separate. The published form (Li et al. 2022,
-algorithm 2) takes borders and ranges from the records and keeps no epsilon; it is here to be reproduced and compared.
-``docs/proofs/noisy-values.md`` and ``docs/proofs/noisy-clusters.md`` have the proofs, and say why the last form has
-none.
+``docs/proofs/noisy-values.md`` and ``docs/proofs/noisy-clusters.md`` have the proofs, and say why the published form
+has none; it is here to be reproduced and compared.
 """
 
 from __future__ import annotations
@@ -152,7 +149,6 @@ class NoisyMechanism(Mechanism):
         in_clear: Sequence[str] = (),
         assumptions: Sequence[Assumption] = (),
     ) -> Promise:
-        """State a proved guarantee of noisy values, with the assumptions that they share and what they show."""
         known_columns = (PUBLIC_COLUMNS,) if schema.public else ()
         names = ", ".join(attribute.name for attribute in schema.public)
         unchanged = [f"public columns, unchanged: {names}"] if names else []
@@ -177,8 +173,7 @@ class NoisyMechanism(Mechanism):
 
 
 def same_noise(cells: Mapping[str, Cells], measures: RowMeasures) -> bool:
-    laws = {name: of_column.describe() for name, of_column in cells.items()}
-    return same(laws, measures.plain().get("noise"))
+    return same({name: of_column.describe() for name, of_column in cells.items()}, measures.plain().get("noise"))
 
 
 def refuse_sensitive(schema: Schema, mechanism: str, roles: str) -> None:
@@ -732,8 +727,7 @@ class _AsPublished(_Clusters):
         """Say, column by column, which records would be released exactly, by their row numbers only."""
         problems = []
         for name in self.domains:
-            steps = self._grid(name).steps(dataset.numbers(name))
-            exposed = exposed_records(steps, self.given.get(name, ()))
+            exposed = exposed_records(self._grid(name).steps(dataset.numbers(name)), self.given.get(name, ()))
             if exposed.any():
                 parts = dataset.parts
                 rows = np.sort(parts.source_rows[exposed[parts.records]])

@@ -578,7 +578,6 @@ def load_private_key(path: str | os.PathLike[str]) -> Any:
 
 
 def load_public_keys(paths: Iterable[str | os.PathLike[str]]) -> list[bytes]:
-    """Read public keys: PEM files, each with one key or several."""
     return [load_public_key(path, block) for path in paths for block in _blocks(path)]
 
 
@@ -643,7 +642,6 @@ def certify(
     spend: SpendStatement,
     composed: Mapping[str, object],  # What all releases so far lose together
 ) -> Certificate:
-    """Make the certificate of a release from the promise that was paid for."""
     return Certificate.model_validate(
         {
             "format": FORMAT,
@@ -665,7 +663,6 @@ def certify(
 
 
 def meaning(promise: Promise) -> Meaning:
-    """Say in plain words and odds what a promise means for the protected unit."""
     if promise.basis is Basis.VOID:
         return Meaning(sentences=[f"Nothing is promised: {promise.why}."], odds=[])
     proved = promise.guarantee if promise.basis is Basis.PROVED else promise.holds

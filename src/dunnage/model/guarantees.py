@@ -85,8 +85,6 @@ def exp_upper(exponent: Fraction) -> Fraction:
 
 @dataclass(frozen=True, kw_only=True)
 class _Value:
-    """What all guarantees share."""
-
     model: ClassVar[str]
     protects: str
 
@@ -94,16 +92,12 @@ class _Value:
         _check_text(self, "protects", "what it protects", '"package"')
 
     def to_dict(self) -> dict[str, object]:
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        shown = {
-            name: plain(value) if isinstance(value, Fraction) else value
-            for name, value in values.items()
-            if value is not None
-        }
-        return {
-            "model": self.model,
-            **{name: str(v) if isinstance(v, StrEnum) else v for name, v in shown.items()},
-        }
+        stated: dict[str, object] = {"model": self.model}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None:
+                stated[item.name] = plain(value) if isinstance(value, Fraction) else value
+        return {name: str(value) if isinstance(value, StrEnum) else value for name, value in stated.items()}
 
     def plain_loss(self, neighbours: Neighbours) -> Loss:
         """Return the (epsilon, delta) loss between the given neighbours; by default there is no bound."""
@@ -159,8 +153,6 @@ class KAnonymity(_Value):
 
 @dataclass(frozen=True, kw_only=True)
 class _Epsilon(_Value):
-    """A guarantee with an epsilon and neighbours."""
-
     is_plain: ClassVar[bool] = False  # whether it bounds a plain loss
     epsilon: Fraction
     neighbours: Neighbours

@@ -265,8 +265,7 @@ class _ZoneClock:
                 start, end = (middle, end) if offset(middle) == self.before[day] else (start, middle)
             self.turns[day] = end
         noons = (self.first + np.arange(num)) * DAY_SECONDS + DAY_SECONDS // 2
-        morning = noons - self.before < self.turns
-        self.starts = noons - np.where(morning, self.before, self.after) - DAY_SECONDS // 2
+        self.starts = noons - np.where(noons - self.before < self.turns, self.before, self.after) - DAY_SECONDS // 2
 
     def moments(self, ordinals: IntArray, seconds: IntArray, offsets: IntArray) -> tuple[IntArray, BoolArray]:
         """Return the moment of each time in seconds since 1970 (UTC), and which times have none or two."""
@@ -292,7 +291,6 @@ class _ZoneClock:
 
 
 def coded(column: pa.Array) -> pa.DictionaryArray:
-    """Return a column of names as text, each distinct text once."""
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
     if column.type.value_type != pa.string():

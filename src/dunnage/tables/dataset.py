@@ -243,8 +243,7 @@ class Dataset:
         if faults:
             raise InputError(source, faults)
         records, parts = _records(pa.table(columns), rows, keep, schema, source, left_out)
-        pooled = policy.mechanism.get("left_out") == "pool"
-        cells = table if pooled else table.select(policy.listed_columns)
+        cells = table if policy.mechanism.get("left_out") == "pool" else table.select(policy.listed_columns)
         return cls(
             table=records,
             policy=policy,
@@ -628,7 +627,16 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     if attribute.kind == Numeric.kind:
         return _normalise_numbers(column, attribute, options)
     if attribute.kind == Windows.kind:
-        return _normalise_times(column, policy.schema, options, period, attribute.format)
+        domain, bound = policy.schema.time, policy.schema.contribution
+        readings = read_times(column, domain, options.null or (), attribute.format)
+        beyond, unreadable = _time_faults(readings, domain, attribute.format)
+        if domain.day is not None or (bound is not None and bound.per == "day"):
+            ordinals, _ = split_stamps(readings.stamps)
+            usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
+            elsewhere = ~domain.in_calendar(ordinals, period) & domain.in_calendar(ordinals) & usable
+            beyond.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
+            unreadable.append(_Fault(readings.undated, "is a time without a date, but the policy counts days,"))
+        return _Checked(pa.array(readings.stamps), readings.missing, beyond, unreadable)
     labels = is_text(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
     if attribute.kind is not None and not labels:
         raise pa.ArrowTypeError("not labels")
@@ -654,22 +662,6 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     if isinstance(codes, Prefixes):
         remedy = f"Write codes with all {codes.length} characters (leading zeros too), add them to domain, {_LEAVE_OUT}"
     return _Checked(column, missing, [_Fault(outside, _OUTSIDE, remedy)])
-
-
-def _normalise_times(
-    column: pa.Array, schema: Schema, options: ReadOptions, period: str | None, form: str | None
-) -> _Checked:
-    domain = schema.time
-    readings = read_times(column, domain, options.null or (), form)
-    outside, unreadable = _time_faults(readings, domain, form)
-    if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
-        ordinals, _ = split_stamps(readings.stamps)
-        usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
-        elsewhere = ~domain.in_calendar(ordinals, period) & domain.in_calendar(ordinals) & usable
-        outside.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
-        undated = "is a time without a date, but the policy counts days,"
-        unreadable.append(_Fault(readings.undated, undated))
-    return _Checked(pa.array(readings.stamps), readings.missing, outside, unreadable)
 
 
 def _time_faults(readings: TimeReadings, domain: Windows, form: str | None = None) -> tuple[list[_Fault], list[_Fault]]:

@@ -428,14 +428,12 @@ def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | N
 
 
 class _Stops(NamedTuple):
-    """Stops and stations of a feed, and the stop or station of each stop id."""
-
-    ids: list[str]
+    ids: list[str]  # of stops and stations
     lat: FloatArray
     lon: FloatArray
     zone_ids: list[str]
     names: list[str]
-    place_of: dict[str, int]
+    place_of: dict[str, int]  # the stop or station of each stop id
     num_rolled: int  # platforms that count as their station
 
 
@@ -495,21 +493,17 @@ def _read_stops(feed: _Feed) -> _Stops:
 
 
 class _Visits(NamedTuple):
-    """The stops of one trip in order, as numbers, with times in seconds."""
-
-    stops: list[int]
-    arrivals: list[float]
+    stops: list[int]  # of one trip, in order
+    arrivals: list[float]  # in seconds
     departures: list[float]
 
 
 class _Timetable(NamedTuple):
-    """The trips of a day, how often each runs, and what was left out."""
-
-    trips: dict[str, _Visits]
+    trips: dict[str, _Visits]  # of a day
     starts: dict[str, list[float]]  # Delay of each run of a trip after its timetable, in seconds
     routes: dict[str, str]
     served: set[int]
-    notes: list[str]
+    notes: list[str]  # what was left out
 
 
 def _read_timetable(feed: _Feed, stops: _Stops, day: datetime.date | None) -> _Timetable:
@@ -687,9 +681,7 @@ _WALK_KMH, _MIN_MINUTES = 4.5, 0.1
 
 
 class FeedNetwork(NamedTuple):
-    """Edges between the stops of a feed, with minutes, and what was assumed."""
-
-    edges: tuple[tuple[str, str, float], ...]
+    edges: tuple[tuple[str, str, float], ...]  # between stops, with minutes
     stops: tuple[str, ...]
     assumed: tuple[str, ...]
 
@@ -728,8 +720,7 @@ def feed_network(path: str | PathLike[str], *, names: bool = False) -> FeedNetwo
             f"No trip connects {several(len(joins) + 1, 'part')} of the network: each is joined to another at its "
             f"nearest stops, by a walk of up to {max(joins.values()):,.0f} minutes."
         )
-    every = {**joins, **walks, **edges}
-    listed = tuple((start, end, length) for (start, end), length in sorted(every.items()))
+    listed = tuple((start, end, length) for (start, end), length in sorted({**joins, **walks, **edges}.items()))
     return FeedNetwork(listed, known, (*said, *notes))
 
 

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read tables: CSV and TSV (plain or gzip), Parquet (a file or a folder of files) and Excel workbooks.
 
-Private rows are read at once (:func:`read_table`) or in batches (:class:`TableStream`). Public lists (stops,
-hierarchies, trucks, timetables) are read by :func:`read_lines` or, if they are long, :func:`read_columns`; both name
-the line of every problem.
-
 A CSV file is read as text; blank lines are not rows, unless the file has only one column. Messages of Arrow, calamine
 or Python about an unreadable file may quote its cells, so they are never repeated.
 """
@@ -586,8 +582,7 @@ def checked_utf8(source: str, content: bytes, remedy: str) -> bytes:
     try:
         content.decode("utf-8")
     except UnicodeDecodeError as error:
-        where = f"line {_line(content, error.start)}"
-        raise InputError(source, [Problem("not UTF-8", where, remedy=remedy)]) from None
+        raise InputError(source, [Problem("not UTF-8", f"line {_line(content, error.start)}", remedy=remedy)]) from None
     return content.removeprefix(codecs.BOM_UTF8)
 
 
@@ -626,12 +621,10 @@ def _lines_of(path: Path) -> list[tuple[int, list[str]]]:
 
 
 class PublicTable(NamedTuple):
-    """A long public list as columns of text, which knows the line of each row."""
-
     source: str  # its name in errors
     content: bytes  # empty for tables that are not text
     delimiter: str
-    columns: dict[str, pa.Array]
+    columns: dict[str, pa.Array]  # of text
 
     def lines(self, rows: IntArray) -> list[int]:
         """Return the lines of some rows below the header, counted from 0."""

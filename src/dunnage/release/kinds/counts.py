@@ -43,8 +43,7 @@ class CountsKind(Kind):
     table_words: ClassVar = {"data": "one line for each type of trips; **a type that is not listed has none**"}
 
     def tables(self, release: Release) -> dict[str, Columns]:
-        cells = _universe(release).cell_columns
-        return {"data": {**dict.fromkeys(cells, pa.string()), "count": pa.int64()}}
+        return {"data": {**dict.fromkeys(_universe(release).cell_columns, pa.string()), "count": pa.int64()}}
 
     def recount(self, release: Release) -> Iterator[str]:
         cells, counts = release.counted()
@@ -68,8 +67,7 @@ class CountsKind(Kind):
         )
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        features = certificate.counts.features or []
-        hidden = any(name in item.feature for name in HIDDEN_COLUMNS for item in features)
+        hidden = any(name in item.feature for name in HIDDEN_COLUMNS for item in certificate.counts.features or [])
         hidden |= any(item.name in HIDDEN_COLUMNS for item in certificate.attributes)
         bound = certificate.guarantee.protects == RIDER
         predicted = certificate.counts.expected is not None
@@ -105,8 +103,7 @@ class CountsKind(Kind):
         each = decimal_text(exact(loss.trip), up=True)
         trip = f"One trip loses at most epsilon {each}."
         if not bound or loss.rider is None:
-            unbounded = f"One rider loses at most epsilon {each} for each trip; the number of trips has no bound."
-            return trip, unbounded
+            return trip, f"One rider loses at most epsilon {each} for each trip; the number of trips has no bound."
         return f"One rider loses at most epsilon {decimal_text(exact(loss.rider), up=True)}: {bound}.", trip
 
     def readme(self, release: Release, columns: str) -> str:
@@ -183,8 +180,7 @@ def _bound_words(certificate: Certificate) -> str:
     counted = f"of each rider at most {several(bound.max, 'trip')}"
     were = "was" if bound.max == 1 else "were"
     if bound.days is not None:
-        whole = bound.max * bound.days
-        return f"{counted} a day {were} counted, on {several(bound.days, 'day')}: {whole:,} in all"
+        return f"{counted} a day {were} counted, on {several(bound.days, 'day')}: {bound.max * bound.days:,} in all"
     return f"{counted} {were} counted in {'the whole period' if certificate.period is not None else 'all'}"
 
 

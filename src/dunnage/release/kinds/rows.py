@@ -94,8 +94,7 @@ class NoisyKind(Kind):
             domain = numeric_domain(release, name)
             value, lower, upper = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
             inside = domain.contains(lower) & domain.contains(upper) & (lower <= value) & (value <= upper)
-            wrong = f"data: an interval of {name} misses its value or leaves the public domain"
-            require(bool(inside.all()), wrong)
+            require(bool(inside.all()), f"data: an interval of {name} misses its value or leaves the public domain")
             require(bool(domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
@@ -418,7 +417,8 @@ def _check_domains(release: Release) -> str:
                 equal = np.array_equal(set_widths(labels, codes, sizes), floats(classes, f"{name}_diameter"))
                 require(equal, f"classes: {name}_diameter is not the longest path inside its set")
         elif _is_clustered(release):
-            are_nodes = set(classes.column(name).to_pylist()) <= _tree(release, name).node_sizes.keys()
+            tree = cast("Tree", domain_of(release, name))
+            are_nodes = set(classes.column(name).to_pylist()) <= tree.node_sizes.keys()
             require(are_nodes, f"classes: {name} has a label that is not a node of the public tree")
         else:
             are_nodes = set(classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
@@ -435,10 +435,6 @@ def _set_codes(release: Release, classes: pa.Table, name: str) -> tuple[CodedDom
     require(bool(domain.contains(distinct).all()), f"classes: a set of {name} leaves the public domain")
     codes = domain.codes(distinct)[labels.indices.to_numpy(zero_copy_only=False)]
     return domain, codes, pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _tree(release: Release, name: str) -> Tree:
-    return cast("Tree", domain_of(release, name))
 
 
 def _nodes(release: Release, name: str) -> NodeHierarchy:
@@ -484,8 +480,7 @@ def _check_levels(release: Release) -> str:
         if release.members is None:
             continue
         class_id, values = release.members.column("class_id").to_numpy(), release.members.column(name).to_numpy()
-        inside = hierarchy.domain.contains(values)
-        require(bool(inside.all()), f"members: a value of {name} leaves the public domain")
+        require(bool(hierarchy.domain.contains(values).all()), f"members: a value of {name} leaves the public domain")
         if isinstance(hierarchy, IntervalHierarchy):
             of_members: tuple[NDArray[Any], ...] = hierarchy.bounds(values, level)
         else:
@@ -606,7 +601,7 @@ def class_widths(release: Release, classes: pa.Table, name: str) -> tuple[FloatA
         domain, codes, sizes = _set_codes(release, classes, name)
         widths = set_widths(domain, codes, sizes) / (domain.diameter or 1.0)
     elif _is_clustered(release):
-        tree = _tree(release, name)
+        tree = cast("Tree", domain_of(release, name))
         sizes_of = tree.node_sizes
         leaves = np.array([sizes_of[label] for label in classes.column(name).to_pylist()])
         widths = (leaves - 1) / (tree.diameter or 1.0)
