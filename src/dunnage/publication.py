@@ -278,14 +278,12 @@ def _is_abandoned(key: Path) -> bool:
     target = key.with_name(key.name.removesuffix(KEY_ENDING))
     if _mode(target) or not stat.S_ISREG(_mode(key)):
         return False
-    try:
+    with contextlib.suppress(OSError):  # it belongs to someone else, or was just removed
         for path in _remains(target):
             if _left_key(path, target):
                 with path.open("rb") as stream:
                     if _lock(stream.fileno()):
                         return True
-    except OSError:  # it belongs to someone else, or was just removed
-        return False
     return False
 
 

@@ -53,8 +53,6 @@ _LOOP = {
 
 
 class _InOrder(typer.core.TyperGroup):
-    """Commands and groups, listed in the order of ``_LOOP``."""
-
     def list_commands(self, context: Any) -> list[str]:
         return sorted(super().list_commands(context), key=list(_LOOP).index)
 

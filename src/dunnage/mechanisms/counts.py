@@ -85,6 +85,7 @@ from dunnage.model.trips import (
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import CELLS, require, same
+from dunnage.tables.columns import Private
 from dunnage.text import number_text
 
 if TYPE_CHECKING:
@@ -103,16 +104,11 @@ _SHARE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Counted:
-    """How many trips there are of each type. Private: its ``repr`` shows nothing."""
-
+class Counted(Private):
     universe: Universe  # all possible types
     cells: IntArray  # types with at least one trip, rising
     counts: IntArray  # the number of trips of each
     num_dropped: int = 0  # trips that are not counted because their rider has too many
-
-    def __repr__(self) -> str:
-        return "Counted(private)"
 
     @property
     def num_trips(self) -> int:
@@ -496,8 +492,7 @@ class CountsMechanism(Mechanism):
         own = {"trips", "cells", "cells_with_trips", "loss", *self.check_noise(release, schema, change)}
         own |= {"contribution"} if schema.contribution is not None else set()
         own |= {"expected"} if measures.expected is not None else set()
-        belong = measures.model_fields_set == own
-        require(belong, "certificate.json: it has figures that do not belong to such counts")
+        require(measures.model_fields_set == own, "certificate.json: it has figures that do not belong to such counts")
         most = f", for at most {change:,} trips of a rider" if change > 1 else ""
         yield f"the stated scales of all noise together give epsilon {decimal_text(self.epsilon)}{most}"
 

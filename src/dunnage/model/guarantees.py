@@ -366,8 +366,7 @@ RECORDS_NOT_PERSONS = Assumption(
 )
 COUNTS_PERSONS = "persons told apart"  # name of the assumption of a k that counts persons, not records
 DATA_DEPENDENT_REFUSAL = Assumption(
-    "refusal may depend on data",
-    "that a release exists shows that no class had to be smaller than k",
+    "refusal may depend on data", "that a release exists shows that no class had to be smaller than k"
 )
 CHOICE_DEPENDS_ON_DATA = Assumption(
     "class borders depend on data", "the borders of classes were chosen from the records, to lose as little as possible"

@@ -56,6 +56,13 @@ _MAX_SECONDS = (date.max.toordinal() - _EPOCH) * DAY_SECONDS  # moments are befo
 _MISSING_WORDS = ("", "na", "n/a", "nan", "null", "none", "-")
 
 
+class Private:
+    """What shows nothing of its content where it is printed."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(private)"
+
+
 def mask_of(condition: pa.Array) -> BoolArray:
     mask: BoolArray = condition.to_numpy(zero_copy_only=False).astype(bool)
     return mask
@@ -101,9 +108,7 @@ def numbers_of_text(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, B
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TimeReadings:
-    """The times of a column, row by row. Private: its ``repr`` shows nothing."""
-
+class TimeReadings(Private):
     stamps: IntArray  # Service date and second of the service day: :func:`dunnage.model.domains.stamps_of`
     missing: BoolArray  # No value
     unreadable: BoolArray  # Not a time
@@ -111,9 +116,6 @@ class TimeReadings:
     undated: BoolArray  # A time of day alone
     astray: BoolArray  # With a difference from UTC, although the policy names no zone
     unclear: BoolArray  # Does not exist on the clock of the zone, or occurs twice
-
-    def __repr__(self) -> str:
-        return "TimeReadings(private)"
 
 
 def iso_times(column: pa.Array, form: DateFormat, words: Sequence[str]) -> pa.Array:

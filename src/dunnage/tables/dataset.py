@@ -39,6 +39,7 @@ from dunnage.model.periods import LABEL, DateFormat, dates_of, length_of, period
 from dunnage.model.policy import PeriodRule, Policy, Written
 from dunnage.model.schema import Attribute, Role, Schema
 from dunnage.tables.columns import (
+    Private,
     TimeReadings,
     decoded,
     is_text,
@@ -86,15 +87,12 @@ _DATED = r"^\d{4}-(W\d{2}|\d{2}(-\d{2}([T ]\d{2}:\d{2}.*)?)?)$"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Parts:
-    """The source rows of each record, record by record. Private: its ``repr`` shows nothing."""
+class Parts(Private):
+    """The source rows of each record, record by record."""
 
     table: pa.Table  # The checked rows; those of one record are neighbours
     source_rows: IntArray  # Number of each in the source
     starts: IntArray  # The first row of each record, and the end of the last
-
-    def __repr__(self) -> str:
-        return "Parts(private)"
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -126,24 +124,18 @@ class Parts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Original:
-    """Rows as they were read, before any check or change. Private: its ``repr`` shows nothing."""
+class Original(Private):
+    """Rows as they were read, before any check or change."""
 
     table: pa.Table  # Some or all columns: text from a CSV file, otherwise with their own types
     source_rows: IntArray  # Number of each row in the source, rising
-
-    def __repr__(self) -> str:
-        return "Original(private)"
 
     def take(self, source_rows: IntArray) -> pa.Table:
         return self.table.take(pa.array(np.searchsorted(self.source_rows, source_rows)))
 
 
-class LeftOut(dict[int, tuple[str, str]]):
-    """The source rows that a policy leaves out: why, and the column it is about. Private: shows nothing."""
-
-    def __repr__(self) -> str:
-        return "LeftOut(private)"
+class LeftOut(Private, dict[int, tuple[str, str]]):
+    """The source rows that a policy leaves out: why, and the column it is about."""
 
     def add(self, source_rows: IntArray, reason: str, column: str) -> None:
         for row in source_rows.tolist():

@@ -251,6 +251,13 @@ def _do(num: int, one: str, many: str) -> str:
     return one if num == 1 else many
 
 
+def _require_places(feed: _Feed, nowhere: Sequence[str]) -> None:
+    if nowhere:
+        have = _do(len(nowhere), "has", "have")
+        what = f"stops with trips need stop_lat and stop_lon, and {_named(nowhere)} {have} none"
+        raise feed.refused("stops", what, "Fill them in.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class FeedSetting:
     date: datetime.date | None = None  # The service day to use; by default the busiest
@@ -294,20 +301,14 @@ def load_city(
         If the feed does not make a city: no service on the date, or too many stops.
     """
     place = Path(path)
-    options = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds, "date": date}
-    given = [name for name, value in options.items() if value is not None]
     day = None if date is None else read_date(date)
+    options: dict[str, Any] = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds, "date": day}
+    given = {name: value for name, value in options.items() if value is not None}
     if (place / "stops.csv").is_file():
         if given:
             raise ParameterError(f"{', '.join(given)} is for GTFS feeds, but {place} is a city. Change its files.")
         return City.read_folder(place)
-    setting = FeedSetting(
-        date=day,
-        zones=ZONES if zones is None else zones,
-        hubs=HUBS if hubs is None else hubs,
-        max_headway_seconds=MAX_HEADWAY_SECONDS if max_headway_seconds is None else max_headway_seconds,
-    )
-    return feed_city(place, setting)
+    return feed_city(place, FeedSetting(**given))
 
 
 def read_date(date: str | datetime.date) -> datetime.date:
@@ -343,11 +344,8 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
             f"{path}: a city for fleets can have at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(kept)}. "
             "Cut out the part of the feed that you need."
         )
-    nowhere = [stops.ids[place] for place in kept.tolist() if np.isnan(stops.lat[place] + stops.lon[place])]
-    if nowhere:
-        have = _do(len(nowhere), "has", "have")
-        what = f"stops with trips need stop_lat and stop_lon, and {_named(nowhere)} {have} none"
-        raise feed.refused("stops", what, "Fill them in.")
+    unplaced = np.isnan(stops.lat[kept] + stops.lon[kept])
+    _require_places(feed, [stops.ids[place] for place in kept[unplaced].tolist()])
     ids = tuple(stops.ids[place] for place in kept.tolist())
     said = [f"The buses are those of {day:%A}, {day}." if day else "The feed has no calendar, so all its trips count."]
     if num := stops.num_rolled:
@@ -359,11 +357,7 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
     said += timetable.notes
     names = tuple(stops.names[place] for place in kept.tolist())
     city = City(
-        stops=ids,
-        lat=stops.lat[kept],
-        lon=stops.lon[kept],
-        names=names if any(names) else (),
-        lines=_drawn_lines(feed),
+        stops=ids, lat=stops.lat[kept], lon=stops.lon[kept], names=names if any(names) else (), lines=_drawn_lines(feed)
     )
     hubs, chosen = _hubs(feed, city, timetable, kept, setting)
     near_hubs = {}  # the hub of each stop near one
@@ -737,11 +731,7 @@ def _walks(
 
     number = {label: place for place, label in enumerate(labels)}
     where = np.radians([[float(np.mean(side[places[label]])) for side in (stops.lat, stops.lon)] for label in labels])
-    nowhere = [labels[place] for place in np.flatnonzero(np.isnan(where).any(axis=1)).tolist()]
-    if nowhere:
-        have = _do(len(nowhere), "has", "have")
-        what = f"stops with trips need stop_lat and stop_lon, and {_named(nowhere)} {have} none"
-        raise feed.refused("stops", what, "Fill them in.")
+    _require_places(feed, [labels[place] for place in np.flatnonzero(np.isnan(where).any(axis=1)).tolist()])
     north, east = where.T
     # Points on a sphere of km: chords are as long as the way for neighbours, and order all pairs as distances do.
     points = EARTH_KM * np.column_stack((np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)))

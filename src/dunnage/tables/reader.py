@@ -52,12 +52,10 @@ _SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"P
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """The format of a table: delimiter, decimal mark, encoding, words that mean "missing", and the sheet."""
-
     delimiter: str = ","
     decimal: str = "."
     encoding: str = "utf-8"
-    null: tuple[str, ...] | None = None
+    null: tuple[str, ...] | None = None  # words that mean "missing"
     sheet: str | None = field(default=None, repr=False)  # of a workbook; needed if several have a table
 
     def __post_init__(self) -> None:

@@ -36,8 +36,6 @@ PUBLIC, SENSITIVE, GENERALISED = "public", "sensitive", "quasi-identifier"
 
 
 class Kind(abc.ABC):
-    """A kind of release: its tables and columns, its checks, and the words about it."""
-
     table_words: ClassVar[Mapping[str, str]]
 
     @abc.abstractmethod

@@ -73,8 +73,6 @@ SAMPLE_NOT_CHECKED = (
 
 
 class NoisyKind(Kind):
-    """Each record with noise on its numbers, and intervals around them."""
-
     table_words: ClassVar = {
         "data": "one line for each released record",
         "classes": "one line for each class of records that look alike, with its size",
