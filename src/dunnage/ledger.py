@@ -89,7 +89,6 @@ _MEANINGS: Mapping[int, str] = {
 
 @contextmanager
 def _reported(name: str) -> Iterator[None]:
-    """Turn errors of the file or the database into ledger errors."""
     try:
         yield
     except sqlite3.Error as error:
@@ -148,13 +147,8 @@ class MemoryStore:
 
 
 class FileStore:
-    """A ledger in a file.
-
-    The file is opened for each use: no connection crosses a fork or a thread, and a file that was moved away is missed
-    instead of written to unseen. Only SQLite opens the file, because closing it elsewhere in this process would drop
-    SQLite's locks.
-    """
-
+    # The file is opened for each use: no connection crosses a fork or a thread, and a file that was moved away is not
+    # written to unseen. Only SQLite opens it, because closing it elsewhere in this process would drop SQLite's locks.
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self.path, self.read_only, self.name = path, read_only, str(path)
         with _reported(self.name):
@@ -202,7 +196,6 @@ class FileStore:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Open an existing ledger for reading, after checking that it is one."""
     if path.exists() and not path.is_file():
         raise LedgerError(f"{path} is not a Dunnage ledger but a folder or a device. Name a file.")
     database = _fresh(f"{path.as_uri()}?mode=rw")  # never creates a file; rolls back what a crash left unfinished
@@ -284,8 +277,6 @@ def _left(budget: Budget, spent: Loss) -> Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Spend:
-    """One row of a ledger: what was spent, on what, when and by whom."""
-
     id: str  # Random name of the spend; the certificate repeats it
     at: str  # Time in UTC
     who: str  # Who spent it
@@ -337,15 +328,11 @@ class Statement:
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """The neighbours that all totals are about.
-
-        They are those of the budget; without one add-remove, unless only replace-one bounds every spend.
-        """
+        """The neighbours of all totals: the budget's, or add-remove, unless only replace-one bounds every spend."""
         if self.budget is not None:
             return self.budget.neighbours
         add_remove, replace_one = (sum_of(spend.loss(kind) for spend in self.spends) for kind in Neighbours)
-        only_replace_one = replace_one.bounded and not add_remove.bounded
-        return Neighbours.REPLACE_ONE if only_replace_one else Neighbours.ADD_REMOVE
+        return Neighbours.REPLACE_ONE if replace_one.bounded and not add_remove.bounded else Neighbours.ADD_REMOVE
 
     @cached_property
     def units(self) -> tuple[str, ...]:
@@ -357,21 +344,17 @@ class Statement:
         """The loss over all spends and periods, without any assumption."""
         if len(self.units) > 1:
             return UNBOUNDED
-        neighbours = self.neighbours
-        return sum_of(spend.loss(neighbours) for spend in self.spends)
+        return sum_of(spend.loss(self.neighbours) for spend in self.spends)
 
     @cached_property
     def total_per_period(self) -> Loss:
-        """The largest loss over single periods, under "one period per protected record".
-
-        A spend without a period is about the records of every period and counts in each.
-        """
+        """The largest loss over single periods, under "one period per protected record"."""
         if len(self.units) > 1:
             return UNBOUNDED
         by_period: dict[str | None, Loss] = {}
         for spend in self.spends:
             by_period[spend.period] = by_period.get(spend.period, NO_LOSS) + spend.loss(self.neighbours)
-        of_every_period = by_period.pop(None, NO_LOSS)
+        of_every_period = by_period.pop(None, NO_LOSS)  # about the records of every period: it counts in each
         losses = list(by_period.values())
         epsilons = [loss.epsilon for loss in losses if loss.epsilon is not None]
         if len(epsilons) < len(losses):
@@ -424,7 +407,6 @@ class Statement:
         return str(self.left)
 
     def composed(self) -> dict[str, object]:
-        """Return what all releases so far lose together, both figures, for a certificate."""
         return {
             "neighbours": str(self.neighbours),
             "total": _loss_data(self.total),
@@ -503,13 +485,6 @@ def _spends(database: sqlite3.Connection, dataset: str) -> tuple[Spend, ...]:
         )
 
 
-def _spent(database: sqlite3.Connection, dataset: str, neighbours: Neighbours) -> Loss:
-    kind = neighbours.replace("-", "_")
-    rows = database.execute(f"SELECT epsilon_{kind}, delta_{kind} FROM spends WHERE dataset = ?", [dataset]).fetchall()
-    with _readable():
-        return sum_of(_loss_from(epsilon, delta) for epsilon, delta in rows)
-
-
 def _insert(database: sqlite3.Connection, table: str, values: Mapping[str, str | None]) -> None:
     marks = ", ".join("?" * len(values))
     database.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", list(values.values()))
@@ -533,12 +508,10 @@ _INPUTS = (
 
 
 def _repeat(database: sqlite3.Connection, promise: Promise, purpose: SpendPurpose) -> str:
-    """Say that the same dataset and period were spent on before in the same way, and what to do; otherwise nothing.
-
-    The way is the same if columns, rules and every parameter of the mechanism are, or the text of the policy, which
-    ledgers of 0.1.0 have. Any two k-anonymous releases of the same records are alike in what they risk.
-    That it is a repeat never depends on rows; only the remedy does, which the owner alone sees.
-    """
+    """Say that the same was spent on before in the same way, and what to do; otherwise nothing."""
+    # The way is the same if columns, rules and every parameter of the mechanism are, or the text of the policy, which
+    # ledgers of 0.1.0 have. Any two k-anonymous releases of the same records are alike in what they risk.
+    # That it is a repeat never depends on rows; only the remedy does, which the owner alone sees.
     spends = database.execute(
         "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest IN (?, ?) ORDER BY number DESC",
         [purpose.dataset, purpose.period, purpose.policy_digest, _resolved(promise, purpose)],
@@ -594,10 +567,7 @@ def _k_anonymous(spends: Iterable[Spend], promise: Promise, period: str | None) 
 
 
 def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPurpose, others: Sequence[str]) -> None:
-    """Refuse a spend that the budget does not cover; ``allow_unbounded`` permits releases without a bound only.
-
-    ``others`` are units that earlier releases protect and this one does not: together they have no bound.
-    """
+    """Refuse a spend over the budget; ``others`` are units that earlier releases protect and this one does not."""
     bounded = cost.bounded and spent.bounded and not others
     if (bounded and (spent + cost).within(budget.limit)) or (not bounded and purpose.allow_unbounded):
         return
@@ -750,8 +720,9 @@ class Ledger:
                 raise Refusal(repeat)
             budget = self._fix_budget(database, purpose)
             if budget is not None:
-                spent = _spent(database, purpose.dataset, budget.neighbours)
-                others = [unit for unit in _units(_spends(database, purpose.dataset)) if unit not in _units([spend])]
+                earlier = _spends(database, purpose.dataset)
+                spent = sum_of(item.loss(budget.neighbours) for item in earlier)
+                others = [unit for unit in _units(earlier) if unit not in _units([spend])]
                 _refuse_overspend(budget, spent, spend.loss(budget.neighbours), purpose, others)
             texts = [text for kind in Neighbours for text in _loss_texts(spend.loss(kind))]
             values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}
@@ -843,7 +814,6 @@ class Ledger:
         return self._clock().astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def _copy(self) -> Ledger:
-        """Return a copy in memory that can be spent from without consequences."""
         store = MemoryStore()
         with self._store.reading() as database:
             # The first read takes the lock within the timeout; a backup alone would wait for it for ever.
@@ -855,10 +825,7 @@ class Ledger:
 
 
 class Rehearsed(Exception):
-    """A spend was rehearsed: control flow, not an error.
-
-    It stops a mechanism at its spend, before any noise; the code that began the rehearsal catches it.
-    """
+    """Stops a mechanism at its spend, before any noise: control flow, not an error."""
 
     def __init__(self, promise: Promise, statement: Statement, refusals: Sequence[str] = ()) -> None:
         self.promise, self.statement, self.refusals = promise, statement, tuple(refusals)

@@ -120,11 +120,7 @@ NO_TRUCK, NOT_RELEASED = "no truck", "not released"  # reasons; keys of 0.1.0 do
 
 
 def unplanned_rows(data: Dataset, key: Key, left_behind: Sequence[int] = ()) -> pa.Table:
-    """List every source row that travels outside a plan, with the reason, for the owner only.
-
-    The policy left it out, the mechanism did not release it, or no truck had room (``left_behind``). The columns are
-    ``source_row``, ``reason``, ``column`` (which the reason is about), identifiers and those of ``[loading]``.
-    """
+    """List every source row that travels outside a plan, with the reason, for the owner only."""
     reasons = dict(data.left_out)
     if data.schema.trip is None:  # counts are of all rows
         missing = np.setdiff1d(data.parts.source_rows, key.table.column("source_row").to_numpy())
@@ -282,14 +278,12 @@ def _is_abandoned(key: Path) -> bool:
     target = key.with_name(key.name.removesuffix(KEY_ENDING))
     if _mode(target) or not stat.S_ISREG(_mode(key)):
         return False
-    try:
+    with contextlib.suppress(OSError):  # it belongs to someone else, or was just removed
         for path in _remains(target):
             if _left_key(path, target):
                 with path.open("rb") as stream:
                     if _lock(stream.fileno()):
                         return True
-    except OSError:  # it belongs to someone else, or was just removed
-        return False
     return False
 
 

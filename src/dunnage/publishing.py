@@ -212,20 +212,23 @@ def publish(
     written = publication.write(out, sign=sign, force=force)
     if mechanism.pools:
         write_pool(data, written.key, pool_path(out, data), force=force)
-    _write_unplanned(data, written.key, unplanned_path(out), force=force)
+    rows, sink = unplanned_rows(data, written.key), io.BytesIO()
+    if rows.num_rows:
+        write_csv(rows, sink)
+        _write_beside(unplanned_path(out), sink.getvalue(), force=force)
+    elif force:
+        unplanned_path(out).unlink(missing_ok=True)  # it would be about the release that was replaced
     return written
 
 
 def _correspondence(
     data: Dataset, book: Ledger, promise: Promise, prepared: object, out: str | os.PathLike[str] | None
 ) -> list[str]:
-    """Measure what a k-anonymous release and each earlier one of the same records reveal together. Private.
-
-    Earlier releases and their keys are looked for beside the new one, the ledger and the policy.
-    """
+    """Measure what a k-anonymous release and each earlier one of the same records reveal together. Private."""
     spends = book.k_anonymous_spends(promise, data.purpose)
     if not spends or not isinstance(prepared, EquivalenceClasses):
         return []
+    # Earlier releases and their keys may be beside the new one, the ledger and the policy.
     places = [Path(os.path.abspath(out)).parent] if out is not None else []
     places += [path.parent for path in (book.path, data.policy.path) if path is not None]
     keys: dict[str, Path] = {}
@@ -278,10 +281,7 @@ def clear(
     exception: str | None = None,
     noise: Noise | None = None,
 ) -> Clearance | None:
-    """Return whether a release of these rows would keep the limits of the house; None if it sets none.
-
-    What is checked before anything is spent: the promise, and the month's total in the ledger. Both are public facts.
-    """
+    """Return whether a release would keep the limits of the house, by public facts alone; None if it sets none."""
     with _opened(ledger, data.policy, again=False) as book:
         return _clearance(data, book, house, exception, noise)
 
@@ -341,9 +341,7 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
     if len(data) == 0 and not isinstance(mechanism, ClassMechanism):  # which refuses them
         yield _NO_ROWS.format(data.schema.protects if data.schema.trip is None else TRIP)
     if data.schema.trip is not None:
-        yield from _expectation_warnings(data)
-        yield from _date_warnings(data)
-        yield from _bound_warnings(data)
+        yield from _trip_warnings(data)
     else:
         yield from _identifier_warnings(mechanism, data)
     if data.schema.person is not None or not mechanism.counts_persons:
@@ -360,8 +358,8 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
             )
 
 
-def _expectation_warnings(data: Dataset) -> Iterator[str]:
-    """Warn if nothing says how many trips to expect, or if the file has far more or fewer. Private; refuses nothing."""
+def _trip_warnings(data: Dataset) -> Iterator[str]:
+    """Warn if the numbers of trips or dates are not stated, or far from the file's. Private; refuses nothing."""
     from dunnage.mechanisms.counts import true_counts
     from dunnage.usefulness import UNCHECKED
 
@@ -375,6 +373,27 @@ def _expectation_warnings(data: Dataset) -> Iterator[str]:
             "predicted errors do not hold for it. If you change the number, it becomes public: base it on public "
             "knowledge."
         )
+    stated, dates = sum(data.schema.num_dates(data.period)), np.unique(data.service_dates)
+    num = int((dates > 0).sum())
+    seen = f"these trips are on {several(num, 'date')}" if num else "these trips have no dates"
+    if not stated:
+        yield (
+            "the policy does not say how many dates one release covers, so nobody can tell the trips of one day, and "
+            f"dunnage size refuses the release. {seen[0].upper()}{seen[1:]}. Write [expect] dates = N"
+            f"{' (or days = {...} for each label)' if data.schema.tells_days else ''} from the timetable."
+        )
+    elif data.schema.dates is not None and num and num != stated:
+        yield f"the policy states {several(stated, 'date')}, but {seen}. Receivers divide by the number stated."
+    groups, bound = data.trip_groups, data.schema.contribution
+    if groups is None or bound is None or not len(groups):
+        return
+    sizes = np.unique(groups, return_counts=True)[1]
+    dropped = float(np.maximum(sizes - bound.max, 0).sum() / sizes.sum())
+    if dropped >= MANY_DROPPED:
+        yield (
+            f"max = {bound.max} in [contribution] drops {percent(dropped)} of these trips, and every count is too low "
+            "by about that. dunnage publish --dry-run shows what other bounds drop."
+        )
 
 
 def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
@@ -387,35 +406,6 @@ def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
         yield (
             f"types of trips that occur have {each:.3g} trips on average, and {assumed:.3g} were predicted. The errors "
             "will be larger than predicted; dunnage audit measures them after publishing."
-        )
-
-
-def _date_warnings(data: Dataset) -> Iterator[str]:
-    """Warn if the policy does not state the number of dates, which a receiver needs, or states another one."""
-    stated, dates = sum(data.schema.num_dates(data.period)), np.unique(data.service_dates)
-    num = int((dates > 0).sum())
-    seen = f"these trips are on {several(num, 'date')}" if num else "these trips have no dates"
-    if not stated:
-        yield (
-            "the policy does not say how many dates one release covers, so nobody can tell the trips of one day, and "
-            f"dunnage size refuses the release. {seen[0].upper()}{seen[1:]}. Write [expect] dates = N"
-            f"{' (or days = {...} for each label)' if data.schema.tells_days else ''} from the timetable."
-        )
-    elif data.schema.dates is not None and num and num != stated:
-        yield f"the policy states {several(stated, 'date')}, but {seen}. Receivers divide by the number stated."
-
-
-def _bound_warnings(data: Dataset) -> Iterator[str]:
-    """Warn if the bound on the trips of a rider drops many of them."""
-    groups, bound = data.trip_groups, data.schema.contribution
-    if groups is None or bound is None or not len(groups):
-        return
-    sizes = np.unique(groups, return_counts=True)[1]
-    dropped = float(np.maximum(sizes - bound.max, 0).sum() / sizes.sum())
-    if dropped >= MANY_DROPPED:
-        yield (
-            f"max = {bound.max} in [contribution] drops {percent(dropped)} of these trips, and every count is too low "
-            "by about that. dunnage publish --dry-run shows what other bounds drop."
         )
 
 
@@ -469,11 +459,7 @@ def left_out_rows(dataset: Dataset, key: Key) -> IntArray:
 
 
 def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> None:
-    """Write the rows that a release left out, unchanged, to a file that only its owner can read.
-
-    The file has all columns, and CSV has the format that the policy reads, so that the same policy can read it. Rows
-    that the policy itself left out are not in it.
-    """
+    """Write the rows that the mechanism left out, unchanged and private, so that the same policy can read them."""
     _, positions = data.parts.of(left_out_rows(data, key))
     rows = data.original.take(np.sort(data.parts.source_rows[positions]))
     sink = io.BytesIO()
@@ -494,17 +480,7 @@ def unplanned_path(folder: str | os.PathLike[str]) -> Path:
     return key.with_name(f"{key.name.removesuffix(KEY_ENDING)}.unplanned.csv")
 
 
-def _write_unplanned(data: Dataset, key: Key, path: Path, *, force: bool) -> None:
-    rows, sink = unplanned_rows(data, key), io.BytesIO()
-    if rows.num_rows:
-        write_csv(rows, sink)
-        _write_beside(path, sink.getvalue(), force=force)
-    elif force:
-        path.unlink(missing_ok=True)  # it would be about the release that was replaced
-
-
 def _write_beside(path: Path, content: bytes, *, force: bool) -> None:
-    """Write a file beside a release that only its owner can read."""
     work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
         with os.fdopen(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
@@ -629,7 +605,6 @@ def rehearse(
 def _opened(
     ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, again: bool, note: str = ""
 ) -> Iterator[Ledger]:
-    """Give the ledger of the caller, or open one for this call."""
     if isinstance(ledger, Ledger):
         before, before_note = ledger.again, ledger.note
         ledger.again, ledger.note = ledger.again or again, note or ledger.note

@@ -221,15 +221,17 @@ def check_release(release: Release) -> None:
 
 
 def _check_contents(release: Release, folder: Path | None = None, notes: list[str] | None = None) -> Iterator[str]:
-    """Yield the checks that pass for certificate, tables and, if there is a folder, every byte of its files.
-
-    What another version of Arrow keeps from being checked is added to the notes.
-    """
+    """Yield the checks that pass; ``notes`` gets what another version of Arrow keeps from being checked."""
     certificate, estimates = release.certificate, release.kind == ESTIMATES
     yield from _check_statement(certificate)
     yield check_estimate_columns(release) if estimates else release.owner.check_columns(release)
     if folder is not None and notes is not None:
-        yield _check_csv(release, folder)
+        for name in release.tables:
+            text = io.BytesIO()
+            write_csv(release.as_text(name), text)
+            as_written = (folder / f"{name}.csv").read_bytes() == text.getvalue()
+            require(as_written, f"{name}.csv is not {name}.parquet in the form that releases use")
+        yield "CSV files have the same tables as Parquet files, and no other byte"
         unsure = list(_unchecked_parquet(release, folder))
         notes += unsure
         yield "Parquet files have the same tables and no other byte" if not unsure else "Parquet files have no gaps"
@@ -245,7 +247,6 @@ def _check_contents(release: Release, folder: Path | None = None, notes: list[st
 
 
 def _check_statement(certificate: Certificate) -> Iterator[str]:
-    """Check that the certificate promises what its mechanism promises about its columns."""
     if certificate.kind != ESTIMATES:
         _check_promise(certificate)
     basis, why = certificate.basis, certificate.why or ""
@@ -265,9 +266,38 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
     if not _is_own(certificate):
         meanings = [[{**row, "sentence": ""} for row in item["odds"]] for item in meanings]
     require(same(*meanings), "certificate.json: the odds do not follow from the guarantee")
-    _check_composition(certificate, stated)
+    composed = certificate.composition
+    fits = composed.rule == composition_rule(certificate.guarantee) or not _is_own(certificate)
+    require(fits, "certificate.json: the composition rule does not follow from the guarantee")
+    require(composed.neighbours in tuple(Neighbours), "certificate.json: totals between unknown neighbours")
+    own = stated.true_loss(Neighbours(str(composed.neighbours)))
+    require(None not in (composed.total, composed.total_per_period), "certificate.json: the totals are missing")
+    assumes = None if certificate.kind == ESTIMATES else ONE_PERIOD_PER_RECORD.name
+    fits = composed.total_per_period_assumes == assumes and None not in composed.plain().values()
+    require(fits, "certificate.json: another assumption of the total per period")
+    totals = [total for total in (composed.total, composed.total_per_period) if isinstance(total, Total)]
+    in_form = all(same(plain(exact(part)), part) for total in totals for part in (total.epsilon, total.delta))
+    require(in_form, "certificate.json: a total is not in the form that certificates use")
+    require(own.bounded or not totals, "certificate.json: states a total, but none exists after this release")
+    fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
+    require(fits, "certificate.json: a total is below the loss of this release")
     require(certificate.time == certificate.spend.at, "certificate.json: its time is not the time of the spend")
-    _check_names(certificate)
+    by_devices = certificate.kind == ESTIMATES
+    forms = {
+        "time": (certificate.time, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)"),
+        "software": (certificate.software.dunnage, r"\d{1,3}(\.\d{1,3}){1,2}((a|b|rc|\.dev|\.post)\d{1,3})?"),
+        "spend": (certificate.spend.id, r"allowances of task [0-9a-f]{64}" if by_devices else r"[0-9a-f]{32}"),
+    }
+    unusual = [name for name, (text, form) in forms.items() if not re.fullmatch(form, text, re.ASCII)]
+    if "time" not in unusual:
+        try:
+            datetime.datetime.fromisoformat(certificate.time)
+        except ValueError:
+            unusual.append("time")
+    unusual += ["dataset"] if not is_label(certificate.dataset) else []
+    unusual += ["period"] if certificate.period is not None and not is_label(certificate.period) else []
+    unusual += ["why"] if certificate.basis is Basis.VOID and not is_label(certificate.why) else []
+    require(not unusual, f"certificate.json: not in the form that certificates use: {', '.join(unusual)}")
     usual = certificate.digests_say == DIGESTS_SAY or not _is_own(certificate)
     require(usual, "certificate.json: says something else about digests")
     if _is_own(certificate):
@@ -278,33 +308,12 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
         yield "guarantee, basis and assumptions are what the mechanism promises with these parameters and columns"
 
 
-def _check_names(certificate: Certificate) -> None:
-    """Check the form and length of what the owner names, and of what is drawn or stamped for each release."""
-    by_devices = certificate.kind == ESTIMATES
-    forms = {
-        "time": (certificate.time, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)"),
-        "software": (certificate.software.dunnage, r"\d{1,3}(\.\d{1,3}){1,2}((a|b|rc|\.dev|\.post)\d{1,3})?"),
-        "spend": (certificate.spend.id, r"allowances of task [0-9a-f]{64}" if by_devices else r"[0-9a-f]{32}"),
-    }
-    wrong = [name for name, (text, form) in forms.items() if not re.fullmatch(form, text, re.ASCII)]
-    if "time" not in wrong:
-        try:
-            datetime.datetime.fromisoformat(certificate.time)
-        except ValueError:
-            wrong.append("time")
-    wrong += ["dataset"] if not is_label(certificate.dataset) else []
-    wrong += ["period"] if certificate.period is not None and not is_label(certificate.period) else []
-    wrong += ["why"] if certificate.basis is Basis.VOID and not is_label(certificate.why) else []
-    require(not wrong, f"certificate.json: not in the form that certificates use: {', '.join(wrong)}")
-
-
 def _is_own(certificate: Certificate) -> bool:
     """Return whether this version wrote the certificate, so that its words must be ours."""
     return certificate.software.dunnage == __version__
 
 
 def mechanism_of(certificate: Certificate) -> Mechanism:
-    """Make the mechanism again from its parameters in the certificate."""
     kind = MECHANISMS.get(certificate.mechanism_name)
     if kind is None:
         raise CheckFailed("certificate.json: this version does not know the mechanism")
@@ -318,7 +327,6 @@ def mechanism_of(certificate: Certificate) -> Mechanism:
 
 
 def _check_promise(certificate: Certificate) -> None:
-    """Compare the promise of the certificate with that of the mechanism."""
     try:
         mechanism = mechanism_of(certificate)
         due = mechanism.promise(_schema_of(certificate))
@@ -327,8 +335,7 @@ def _check_promise(certificate: Certificate) -> None:
     if certificate.basis is Basis.VOID:
         due = due.voided(mechanism.seeded)
     expected, stated = due.to_dict(), certificate.plain()
-    exact_parts = ("guarantee", "basis", "holds")
-    wrong = [name for name in exact_parts if not same(expected.get(name), stated.get(name))]
+    wrong = [name for name in ("guarantee", "basis", "holds") if not same(expected.get(name), stated.get(name))]
     if bool(due.warnings) != bool(certificate.warnings):
         wrong.append("warnings")
     names = {item.name for item in due.assumptions}
@@ -348,7 +355,6 @@ def _check_promise(certificate: Certificate) -> None:
 
 
 def _schema_of(certificate: Certificate) -> Schema:
-    """Make the schema of the released columns again, as far as promises depend on it."""
     try:
         if certificate.kind == COUNTS:
             return _trip_schema(certificate)
@@ -425,40 +431,9 @@ def _check_proof(certificate: Certificate) -> Iterator[str]:
     yield "the proof is that of the mechanism"
 
 
-def _check_composition(certificate: Certificate, promise: Promise) -> None:
-    stated = certificate.composition
-    fits = stated.rule == composition_rule(certificate.guarantee) or not _is_own(certificate)
-    require(fits, "certificate.json: the composition rule does not follow from the guarantee")
-    require(stated.neighbours in tuple(Neighbours), "certificate.json: totals between unknown neighbours")
-    own = promise.true_loss(Neighbours(str(stated.neighbours)))
-    require(None not in (stated.total, stated.total_per_period), "certificate.json: the totals are missing")
-    assumes = None if certificate.kind == ESTIMATES else ONE_PERIOD_PER_RECORD.name
-    fits = stated.total_per_period_assumes == assumes and None not in stated.plain().values()
-    require(fits, "certificate.json: another assumption of the total per period")
-    totals = [total for total in (stated.total, stated.total_per_period) if isinstance(total, Total)]
-    in_form = all(same(plain(exact(part)), part) for total in totals for part in (total.epsilon, total.delta))
-    require(in_form, "certificate.json: a total is not in the form that certificates use")
-    require(own.bounded or not totals, "certificate.json: states a total, but none exists after this release")
-    fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
-    require(fits, "certificate.json: a total is below the loss of this release")
-
-
-def _check_csv(release: Release, folder: Path) -> str:
-    """Check that each CSV file is what a release writes for the table of the Parquet file, byte for byte."""
-    for name in release.tables:
-        text = io.BytesIO()
-        write_csv(release.as_text(name), text)
-        as_written = (folder / f"{name}.csv").read_bytes() == text.getvalue()
-        require(as_written, f"{name}.csv is not {name}.parquet in the form that releases use")
-    return "CSV files have the same tables as Parquet files, and no other byte"
-
-
 def _unchecked_parquet(release: Release, folder: Path) -> Iterator[str]:
-    """Account for every byte of each Parquet file: it must be what a release writes for its table.
-
-    Another version of Arrow may write the same table in other bytes. Such a file must have no metadata and no gaps, and
-    be hardly larger than it would be here. What remains is yielded as something that cannot be checked.
-    """
+    # Every byte of a file must be what a release writes for its table. Another version of Arrow may write a table in
+    # other bytes: such a file must have no metadata and no gaps, and be hardly larger than it would be here.
     for name, table in release.tables.items():
         path, wrong = folder / f"{name}.parquet", f"{name}.parquet has more than a table"
         content = path.read_bytes()
@@ -487,7 +462,6 @@ def _unchecked_parquet(release: Release, folder: Path) -> Iterator[str]:
 
 
 def _check_texts(release: Release, folder: Path) -> Iterator[str]:
-    """Check that the texts for programs and people are those that follow from certificate and tables."""
     texts = release.texts(folder)
     if not _is_own(release.certificate):
         sizes = {name: (folder / name).stat().st_size for name in texts if name in release.certificate.files}
@@ -528,14 +502,12 @@ class Rebuilt(NamedTuple):
 
     @classmethod
     def of(cls, certificate: Certificate) -> Rebuilt:
-        """Make the task again; a task that devices would refuse fails the check."""
         try:
             return cls(certificate, *_made_again(json.dumps(certificate.estimates.task)))
         except UserError:
             raise CheckFailed("certificate.json: devices would refuse the task") from None
 
     def promise(self) -> Promise:
-        """Return what the release promises, from the task and the stated figures."""
         stated = self.stated
         due = promises.estimates_promise(
             self.task,
@@ -549,7 +521,6 @@ class Rebuilt(NamedTuple):
         return due.voided(stated.why or "") if stated.basis is Basis.VOID else due
 
     def verdicts(self) -> dict[str, NoiseVerdict]:
-        """Judge each map that has reports, by their number."""
         nums = {name: sum(tiers.values()) for name, tiers in self.stated.estimates.reports.items()}
         return {
             name: mechanism.noise_verdict(nums[name])
@@ -559,7 +530,6 @@ class Rebuilt(NamedTuple):
 
 
 def check_estimate_columns(release: Release) -> str:
-    """Check that there is one table with the columns of the task, and that the task matches its digest."""
     stated, measures = release.certificate, release.certificate.estimates
     canonical = json.dumps(measures.task, sort_keys=True, separators=(",", ":")).encode("ascii")
     fits = hashlib.sha256(canonical).hexdigest() == measures.task_digest
@@ -596,7 +566,6 @@ def check_estimate_columns(release: Release) -> str:
 
 
 def check_estimate_lines(release: Release) -> str:
-    """Check that lines are those of the task, values in their intervals, intervals in the domain; shares sum to 1."""
     lines, rebuilt = release.data.to_pylist(), Rebuilt.of(release.certificate)
     measures = release.certificate.estimates
     require(len(lines) == measures.lines, "certificate.json: the number of lines is wrong")

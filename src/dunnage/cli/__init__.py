@@ -53,8 +53,6 @@ _LOOP = {
 
 
 class _InOrder(typer.core.TyperGroup):
-    """Commands and groups, listed in the order of ``_LOOP``."""
-
     def list_commands(self, context: Any) -> list[str]:
         return sorted(super().list_commands(context), key=list(_LOOP).index)
 
@@ -414,23 +412,20 @@ def _fail_as(error: BaseException) -> int:
     if isinstance(error, MemoryError):
         what = "out of memory. Use a machine with more memory, or publish one period at a time."
         return _fail(kind, what, InternalError.exit_code)
-    return _fail(InternalError.__name__, _unexpected(error), InternalError.exit_code)
-
-
-def _unexpected(error: BaseException) -> str:
-    """Describe a bug by its type and its place: the words of an error that nobody expected may hold private values."""
+    # The words of an error that nobody expected may hold private values: name its type and place instead.
     if os.environ.get(_TRACEBACK):
         print_text("".join(traceback.format_exception(error)), err=True)
     root = Path(__file__).parents[1]
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(root)]
-    what = str(error) if isinstance(error, InternalError) else type(error).__name__
+    bug = str(error) if isinstance(error, InternalError) else type(error).__name__
     place = "".join(f" in {Path(f.filename).relative_to(root.parent)}, line {f.lineno}" for f in own[-1:])
-    return (
-        f"unexpected: {what}{place}. This is a bug in Dunnage {dn.__version__}, not your mistake. Budget that was "
+    what = (
+        f"unexpected: {bug}{place}. This is a bug in Dunnage {dn.__version__}, not your mistake. Budget that was "
         "spent stays spent; see dunnage budget show. Please report this message and the command to the people who "
         f"gave you Dunnage. For a traceback, set {_TRACEBACK}=1 and run the command again; it may contain private "
         "values, so read it before you share it."
     )
+    return _fail(InternalError.__name__, what, InternalError.exit_code)
 
 
 def _run() -> int:
@@ -453,7 +448,6 @@ def _run() -> int:
 
 
 def main() -> None:
-    """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may lack a character: print a mark instead of failing

@@ -215,8 +215,7 @@ def prove(
     mechanisms: Annotated[
         list[str] | None,
         Argument(
-            metavar="MECHANISM",
-            help="Names as in a policy. Default: all. The source of noise is always checked.",
+            metavar="MECHANISM", help="Names as in a policy. Default: all. The source of noise is always checked."
         ),
     ] = None,
     long: Annotated[

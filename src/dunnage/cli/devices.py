@@ -31,15 +31,13 @@ device_app = typer.Typer(
 TaskOption = Annotated[Path, Option("--task", help="Task file that dunnage device task wrote.")]
 VehicleColumn = Annotated[OptText, Option(help="Column with the name of the vehicle. Default: as in the policy.")]
 TimeColumn = Annotated[
-    OptText,
-    Option(help="Column with the time, in UTC unless it has a zone or an offset. Default: as in the policy."),
+    OptText, Option(help="Column with the time, in UTC unless it has a zone or an offset. Default: as in the policy.")
 ]
 PlaceColumns = Annotated[
     OptText, Option(help="Columns with longitude and latitude, separated by a comma. Default: as in the policy.")
 ]
 MaxAge = Annotated[
-    OptInt,
-    Option(help="Maximum age of a row, in minutes, at the moment of its slot. Default: the length of a slot."),
+    OptInt, Option(help="Maximum age of a row, in minutes, at the moment of its slot. Default: the length of a slot.")
 ]
 FirstDay = Annotated[
     OptText,
@@ -95,7 +93,6 @@ def _days(first: str | None, last: str | None) -> tuple[str, str] | None:
 
 
 def _columns(task: Task, vehicle: str | None, time: str | None, places: str | None) -> FileColumns:
-    """Return the columns that the task names, with those given instead."""
     names = None if places is None else tuple(name.strip() for name in places.split(","))
     given = {"vehicle": vehicle, "time": time, "places": names}
     return replace(task.file_columns, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
@@ -117,8 +114,7 @@ def device_perturb(
     first: FirstDay = None,
     last: LastDay = None,
     accept_clock: Annotated[
-        bool,
-        Option("--accept-clock", help="Confirm a time before the last report, or more than 400 days after it."),
+        bool, Option("--accept-clock", help="Confirm a time before the last report, or more than 400 days after it.")
     ] = False,
     cap: Annotated[
         OptText, Option(help="Owner's limit: epsilon of a day that no task may exceed (or: none). Without one: 10.")

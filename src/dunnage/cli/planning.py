@@ -19,31 +19,6 @@ if TYPE_CHECKING:
     from dunnage.planning.models import Model
 
 
-def _model(
-    name: str | None, statistic: str | None, risk: str | None, prior: str | None, budget: str | None, as_published: bool
-) -> Model:
-    """Make the model that the options describe; refuse an option that the model does not take."""
-    if name is None:
-        name = "standard" if risk is None and prior is None else "stochastic"
-    given: dict[str, str | bool | None] = {"statistic": statistic, "risk": risk, "prior": prior, "budget": budget}
-    given["as_published"] = as_published or None
-    takes: dict[str, tuple[Any, tuple[str, ...]]] = {
-        "standard": (dn.Standard, ("statistic",)),
-        "robust": (dn.Robust, ("risk", "budget")),
-        "stochastic": (dn.Stochastic, ("risk", "prior", "as_published")),
-        "sealed": (dn.Sealed, ()),
-    }
-    if name not in takes:
-        raise ParameterError(f"model must be one of {', '.join(takes)}. Got {name!r}.")
-    kind, options = takes[name]
-    wrong = [option for option, value in given.items() if value is not None and option not in options]
-    if wrong:
-        listed = ", ".join(f"--{option.replace('_', '-')}" for option in wrong)
-        raise ParameterError(f"the {name} model does not take {listed}. Leave it out, or choose another --model.")
-    made: Model = kind(**{option: given[option] for option in options if given[option] is not None})
-    return made
-
-
 def pack(
     release: shared.ReleaseArgument,
     out: shared.PlanOut,
@@ -104,7 +79,24 @@ def pack(
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
     from dunnage.showing.packing import plan_page
 
-    chosen = _model(model, statistic, risk, prior, budget, as_published)
+    # Make the model that the options describe; refuse an option that it does not take.
+    name = model if model is not None else "standard" if risk is None and prior is None else "stochastic"
+    given: dict[str, str | bool | None] = {"statistic": statistic, "risk": risk, "prior": prior, "budget": budget}
+    given["as_published"] = as_published or None
+    takes: dict[str, tuple[Any, tuple[str, ...]]] = {
+        "standard": (dn.Standard, ("statistic",)),
+        "robust": (dn.Robust, ("risk", "budget")),
+        "stochastic": (dn.Stochastic, ("risk", "prior", "as_published")),
+        "sealed": (dn.Sealed, ()),
+    }
+    if name not in takes:
+        raise ParameterError(f"model must be one of {', '.join(takes)}. Got {name!r}.")
+    kind, options = takes[name]
+    wrong = [option for option, value in given.items() if value is not None and option not in options]
+    if wrong:
+        listed = ", ".join(f"--{option.replace('_', '-')}" for option in wrong)
+        raise ParameterError(f"the {name} model does not take {listed}. Leave it out, or choose another --model.")
+    chosen: Model = kind(**{option: given[option] for option in options if given[option] is not None})
     check_new_folder(out, marker=PLAN_FILE, force=force)
     limits = shared.house_of(house, release.parent, exception)
     with progress() as tell:

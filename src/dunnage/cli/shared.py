@@ -91,8 +91,7 @@ def print_cleared(result: Mapping[str, object], text: str, as_json: bool, cleara
         raise typer.Exit(1)
 
 
-PLAIN_SECONDS = 5.0
-"""Time between two lines of progress where there is no terminal to update one on."""
+PLAIN_SECONDS = 5.0  # between two lines of progress where there is no terminal to update one on
 
 
 @contextlib.contextmanager

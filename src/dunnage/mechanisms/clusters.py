@@ -323,21 +323,6 @@ class UtilityClusters(ClassMechanism):
         sizes = classes.column("size").to_numpy()
         weights = shares_of({name: factors[name] for name in names})
         widths = {name: class_widths(release, classes, name)[0] for name in names}
-        self._check_kept(release, widths)
-        lost = math.fsum(weights[name] * float(sizes @ widths[name]) for name in names)
-        released = int(sizes.sum())
-        return {
-            "importance": {"factors": factors, "weights": weights},
-            "distortion": {
-                "generalisation": lost / released,
-                "suppression": num_suppressed / (released + num_suppressed),
-            },
-            **({} if self.max_distortion is None else {"k_chosen": measures.k_chosen}),
-        }
-
-    def _check_kept(self, release: Release, widths: Mapping[str, FloatArray]) -> None:
-        """Check the limits of classes as far as the release shows them: widths, risk, distortion, l and t."""
-        measures = release.certificate.rows
         for name, limit in self.limits:
             domain = domain_of(release, name)
             most = width_limit(domain, limit) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
@@ -353,6 +338,16 @@ class UtilityClusters(ClassMechanism):
                 all(self.reaches(class_id, sensitive_column(release, name))),
                 f"data: {name} is less diverse, or farther from the whole table, than the mechanism promises",
             )
+        lost = math.fsum(weights[name] * float(sizes @ widths[name]) for name in names)
+        released = int(sizes.sum())
+        return {
+            "importance": {"factors": factors, "weights": weights},
+            "distortion": {
+                "generalisation": lost / released,
+                "suppression": num_suppressed / (released + num_suppressed),
+            },
+            **({} if self.max_distortion is None else {"k_chosen": measures.k_chosen}),
+        }
 
     def reaches(self, class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
         """Return whether the classes of a sensitive column keep to ``l``, and whether they keep to ``t``."""
@@ -566,8 +561,7 @@ class _Records:
         for column in self.columns:
             name = column.attribute.name
             if isinstance(importance, str):
-                bucket = dict(mechanism.buckets).get(name)
-                bits = column.entropy(bucket, normalised=importance == "entropy-normalised")
+                bits = column.entropy(dict(mechanism.buckets).get(name), normalised=importance == "entropy-normalised")
                 self.factors[name] = round(bits, IMPORTANCE_DIGITS)
             else:
                 self.factors[name] = float(dict(importance).get(name, Fraction(1)))
@@ -626,7 +620,6 @@ class _Records:
         return np.bincount(groups, minlength=num).astype(np.int64)
 
     def classes(self, k: int) -> EquivalenceClasses:
-        """Cluster every stratum, and return the classes after counting and checking them."""
         check_stratum_sizes(self.sizes, k, self.dataset)
         if self.mechanism.max_distortion is not None:
             self.progress(f"forming classes of {k}")
@@ -696,7 +689,6 @@ class _Records:
         )
 
     def _relief(self) -> str:
-        """Say what to change so that fewer records are suppressed."""
         own = self.mechanism
         ways = {
             "widen the limits": bool(own.limits),
@@ -710,7 +702,6 @@ class _Records:
         return text[0].upper() + text[1:]
 
     def _clustered(self, k: int) -> IntArray:
-        """Cluster every stratum that is large enough by the chosen method, and refine the clusters."""
         own, constraints = self.mechanism, self.constraints
         if constraints is not None and own.max_suppressed is not None:
             # The share of records that may still be suppressed besides small strata
@@ -835,7 +826,6 @@ def _widths(item: Generalised, column: _MetricColumn) -> FloatArray:
 
 
 def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:
-    """Return the rank of each value of a sensitive column, from 0."""
     ranks = pc.rank(ranked(released_column(dataset, attribute.name), attribute.describe()), tiebreaker="dense")
     return np.asarray(ranks.to_numpy(zero_copy_only=False), dtype=np.int64) - 1
 

@@ -85,6 +85,7 @@ from dunnage.model.trips import (
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import CELLS, require, same
+from dunnage.tables.columns import Private
 from dunnage.text import number_text
 
 if TYPE_CHECKING:
@@ -103,16 +104,11 @@ _SHARE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Counted:
-    """How many trips there are of each type. Private: its ``repr`` shows nothing."""
-
+class Counted(Private):
     universe: Universe  # all possible types
     cells: IntArray  # types with at least one trip, rising
     counts: IntArray  # the number of trips of each
     num_dropped: int = 0  # trips that are not counted because their rider has too many
-
-    def __repr__(self) -> str:
-        return "Counted(private)"
 
     @property
     def num_trips(self) -> int:
@@ -150,10 +146,9 @@ def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level
 
 
 def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
-    """Return the cell of each row. Shapes: -> (rows,)."""
     trip, time = dataset.schema.trip, dataset.schema.time
     assert trip is not None  # otherwise the schema has no time
-    slots = time.slots(_stamps(dataset), dataset.period)
+    slots = time.slots(dataset.column(trip.time).to_numpy(zero_copy_only=False), dataset.period)
     if trip.day is not None:
         slots += label_codes(dataset, trip.day) * len(universe.windows)
     origins, destinations = label_codes(dataset, trip.origin), label_codes(dataset, trip.destination)
@@ -163,12 +158,6 @@ def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
         zones = dataset.schema.city.zones.astype(np.int64)
         origins, destinations = zones[origins], zones[destinations]
     return universe.cells(origins, destinations, slots)
-
-
-def _stamps(dataset: Dataset) -> IntArray:
-    assert dataset.schema.trip is not None
-    stamps: IntArray = dataset.column(dataset.schema.trip.time).to_numpy(zero_copy_only=False)
-    return stamps
 
 
 def most_trips(schema: Schema, period: str | None) -> int | None:
@@ -186,18 +175,15 @@ def most_trips(schema: Schema, period: str | None) -> int | None:
 
 
 def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
-    """Choose the trips to count: at most ``max`` of each rider (and day, if so stated), all equally likely.
-
-    The choice for one rider does not depend on any other, so one rider more or less changes the counts by at most
-    :func:`most_trips`.
-    """
+    """Choose the trips to count: at most ``max`` of each rider (and day, if so stated), all equally likely."""
     bound, groups = dataset.schema.contribution, dataset.trip_groups
     if bound is None or groups is None:
         raise ParameterError("the policy does not limit the trips of a rider. Add [contribution] max.")
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     crowded = np.flatnonzero(sizes[group] > bound.max)
     kept = np.ones(len(groups), dtype=bool)
-    # A uniform order of all rows orders the rows of each group uniformly and independently.
+    # A uniform order of all rows orders the rows of each group uniformly and independently, so that one rider more or
+    # less changes the counts by at most :func:`most_trips`.
     shuffled = crowded[noise_arrays.permutation(noise, len(crowded))]
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     _, starts, num = np.unique(group[order], return_index=True, return_counts=True)
@@ -394,12 +380,9 @@ def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = 
 
 
 def growing_shares(features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
-    """Give each level of a tree the third root of 2 times the share of the level above it; the cells come last.
-
-    The shares are rounded to fractions that add up to exactly 1.
-    """
+    """Give each level of a tree the third root of 2 times the share of the level above it; the cells come last."""
     weights = [Fraction(2.0 ** (level / 3)).limit_denominator(_MAX_DENOMINATOR) for level in range(len(features) + 1)]
-    shares = [weight / sum(weights) for weight in weights]
+    shares = [weight / sum(weights) for weight in weights]  # fractions that add up to exactly 1
     levels = [Query(columns=columns, share=share) for columns, share in zip(features, shares, strict=False)]
     return (Query(columns=None, share=shares[-1]), *levels)
 
@@ -502,7 +485,6 @@ class CountsMechanism(Mechanism):
         """Check that the noise follows from epsilon and from the change of one protected unit; name its figures."""
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
-        """Check that epsilon covers all noisy sums together, and the loss of one trip and one rider."""
         measures, period = release.certificate.counts, release.certificate.period
         follows = same(losses(self.epsilon, schema, period).plain(), measures.loss.plain())
         require(follows, "certificate.json: the loss of one trip and one rider does not follow from epsilon")
@@ -510,8 +492,7 @@ class CountsMechanism(Mechanism):
         own = {"trips", "cells", "cells_with_trips", "loss", *self.check_noise(release, schema, change)}
         own |= {"contribution"} if schema.contribution is not None else set()
         own |= {"expected"} if measures.expected is not None else set()
-        belong = measures.model_fields_set == own
-        require(belong, "certificate.json: it has figures that do not belong to such counts")
+        require(measures.model_fields_set == own, "certificate.json: it has figures that do not belong to such counts")
         most = f", for at most {change:,} trips of a rider" if change > 1 else ""
         yield f"the stated scales of all noise together give epsilon {decimal_text(self.epsilon)}{most}"
 
@@ -608,7 +589,6 @@ class FeatureMechanism(CountsMechanism):
         """Refuse queries that are too large."""
 
     def asked(self, dataset: Dataset) -> NoisyQueries:
-        """Return the features with their noise; refuse them if they are too large."""
         schema, period = dataset.schema, dataset.period
         change, queries = sensitivity(schema, period), self.queries(schema)
         noisy = NoisyQueries.of(schema.universe(period), queries, self.epsilon, change, self.form.law)
@@ -675,7 +655,6 @@ class NoisyQueries:
         ]
 
     def noisy_cells(self, counted: Counted, layout: Layout, noise: Noise) -> NDArray[Any]:
-        """Return the noisy count of every cell, in the order of a layout."""
         noisy = self.laws[0].draw(noise, self.universe.num_cells)
         groups, ranks = layout.places(counted.cells)
         noisy[layout.starts[groups] + ranks] += counted.counts
@@ -1078,8 +1057,7 @@ class ConstrainedCounts(FeatureMechanism):
         return super().asked(dataset)
 
     def check_size(self, queries: NoisyQueries) -> None:
-        joined = queries.features[:-1] if self._margins else queries.features
-        groups = Layout.of(queries.universe, joined).num_groups
+        groups = Layout.of(queries.universe, queries.features[:-1] if self._margins else queries.features).num_groups
         if groups > MAX_GROUPS:
             raise ParameterError(
                 f"these features divide the cells into {groups:,} groups; at most {MAX_GROUPS:,} are possible. Use "

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Noisy values: every number of every record with noise, in the whole public domain or within a cluster of it.
 
-``NoisyClusters`` has three forms. Public borders keep epsilon within each cluster. Private borders, sampled near
-quantiles, keep epsilon between values that the published borders do not separate. The published form (Li et al. 2022,
-algorithm 2) takes borders and ranges from the records and keeps no epsilon; it is here to be reproduced and compared.
-``docs/proofs/noisy-values.md`` and ``docs/proofs/noisy-clusters.md`` have the proofs, and say why the last form has
-none.
+``docs/proofs/noisy-values.md`` and ``docs/proofs/noisy-clusters.md`` have the proofs, and say why the published form
+has none; it is here to be reproduced and compared.
 """
 
 from __future__ import annotations
@@ -152,7 +149,6 @@ class NoisyMechanism(Mechanism):
         in_clear: Sequence[str] = (),
         assumptions: Sequence[Assumption] = (),
     ) -> Promise:
-        """State a proved guarantee of noisy values, with the assumptions that they share and what they show."""
         known_columns = (PUBLIC_COLUMNS,) if schema.public else ()
         names = ", ".join(attribute.name for attribute in schema.public)
         unchanged = [f"public columns, unchanged: {names}"] if names else []
@@ -177,8 +173,7 @@ class NoisyMechanism(Mechanism):
 
 
 def same_noise(cells: Mapping[str, Cells], measures: RowMeasures) -> bool:
-    laws = {name: of_column.describe() for name, of_column in cells.items()}
-    return same(laws, measures.plain().get("noise"))
+    return same({name: of_column.describe() for name, of_column in cells.items()}, measures.plain().get("noise"))
 
 
 def refuse_sensitive(schema: Schema, mechanism: str, roles: str) -> None:
@@ -648,11 +643,8 @@ class _PrivateBorders(_Clusters):
 
 
 def candidate_steps(num_steps: int) -> IntArray:
-    """Return the possible grid steps of a private border: public, evenly spaced, at most 1024.
-
-    They are at least two steps apart and from either end of the domain, because a cluster with a single point would
-    release it exactly.
-    """
+    """Return the possible grid steps of a private border: public, evenly spaced, at most 1024."""
+    # Two steps apart and from the ends of the domain: a cluster with a single point would release it exactly.
     stride = max(2, -(-(num_steps - 1) // MAX_CANDIDATES))
     return np.arange(stride, num_steps, stride, dtype=np.int64)
 
@@ -735,8 +727,7 @@ class _AsPublished(_Clusters):
         """Say, column by column, which records would be released exactly, by their row numbers only."""
         problems = []
         for name in self.domains:
-            steps = self._grid(name).steps(dataset.numbers(name))
-            exposed = exposed_records(steps, self.given.get(name, ()))
+            exposed = exposed_records(self._grid(name).steps(dataset.numbers(name)), self.given.get(name, ()))
             if exposed.any():
                 parts = dataset.parts
                 rows = np.sort(parts.source_rows[exposed[parts.records]])
@@ -771,10 +762,7 @@ def exposed_records(steps: IntArray, shares: Sequence[Fraction]) -> BoolArray:
 def published_noise(
     steps: IntArray, shares: Sequence[Fraction], *, epsilon: Fraction, confidence: Fraction, noise: Noise
 ) -> tuple[IntArray, IntArray]:
-    """Add the noise of the published algorithm, in steps of a grid: sort, cut by rank, scale by each cluster's range.
-
-    This refuses and clamps nothing: a cluster of range 0 stays exactly as it is.
-    """
+    """Add noise as published, in grid steps, and refuse and clamp nothing: a cluster of range 0 stays as it is."""
     noisy = np.array(steps, dtype=np.int64)
     radius = np.zeros(len(noisy), dtype=np.int64)
     order = np.argsort(noisy, kind="stable")

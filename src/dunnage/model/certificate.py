@@ -52,8 +52,7 @@ _SIGNED_PREFIX = b"dunnage certificate 1\n"
 DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."
 _ALTERED = "It was altered or damaged."
 
-Number = int | float | str
-"""An exact number in JSON: whole, decimal, or the text "p/q"."""
+Number = int | float | str  # an exact number in JSON: whole, decimal, or the text "p/q"
 JsonObject = dict[str, JsonValue]
 
 
@@ -579,7 +578,6 @@ def load_private_key(path: str | os.PathLike[str]) -> Any:
 
 
 def load_public_keys(paths: Iterable[str | os.PathLike[str]]) -> list[bytes]:
-    """Read public keys: PEM files, each with one key or several."""
     return [load_public_key(path, block) for path in paths for block in _blocks(path)]
 
 
@@ -644,7 +642,6 @@ def certify(
     spend: SpendStatement,
     composed: Mapping[str, object],  # What all releases so far lose together
 ) -> Certificate:
-    """Make the certificate of a release from the promise that was paid for."""
     return Certificate.model_validate(
         {
             "format": FORMAT,
@@ -666,7 +663,6 @@ def certify(
 
 
 def meaning(promise: Promise) -> Meaning:
-    """Say in plain words and odds what a promise means for the protected unit."""
     if promise.basis is Basis.VOID:
         return Meaning(sentences=[f"Nothing is promised: {promise.why}."], odds=[])
     proved = promise.guarantee if promise.basis is Basis.PROVED else promise.holds
@@ -701,11 +697,9 @@ def meaning(promise: Promise) -> Meaning:
 
 
 def odds(loss: Loss) -> list[OddsRow]:
-    """Return upper bounds on what a suspicion can become, rounded up.
-
-    With delta 0 a row bounds the suspicion itself after seeing the release. With delta above 0 no such bound exists for
-    every outcome; a row then bounds the chance that the attacker's best guess is right.
-    """
+    """Return upper bounds on what a suspicion can become, rounded up."""
+    # With delta 0 a row bounds the suspicion itself after seeing the release. With delta above 0 no such bound exists
+    # for every outcome; a row then bounds the chance that the attacker's best guess is right.
     if loss.epsilon is None:
         return []
     growth = exp_upper(min(loss.epsilon, Fraction(700)))

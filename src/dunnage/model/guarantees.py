@@ -85,8 +85,6 @@ def exp_upper(exponent: Fraction) -> Fraction:
 
 @dataclass(frozen=True, kw_only=True)
 class _Value:
-    """What all guarantees share."""
-
     model: ClassVar[str]
     protects: str
 
@@ -94,16 +92,12 @@ class _Value:
         _check_text(self, "protects", "what it protects", '"package"')
 
     def to_dict(self) -> dict[str, object]:
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        shown = {
-            name: plain(value) if isinstance(value, Fraction) else value
-            for name, value in values.items()
-            if value is not None
-        }
-        return {
-            "model": self.model,
-            **{name: str(v) if isinstance(v, StrEnum) else v for name, v in shown.items()},
-        }
+        stated: dict[str, object] = {"model": self.model}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None:
+                stated[item.name] = plain(value) if isinstance(value, Fraction) else value
+        return {name: str(value) if isinstance(value, StrEnum) else value for name, value in stated.items()}
 
     def plain_loss(self, neighbours: Neighbours) -> Loss:
         """Return the (epsilon, delta) loss between the given neighbours; by default there is no bound."""
@@ -159,8 +153,6 @@ class KAnonymity(_Value):
 
 @dataclass(frozen=True, kw_only=True)
 class _Epsilon(_Value):
-    """A guarantee with an epsilon and neighbours."""
-
     is_plain: ClassVar[bool] = False  # whether it bounds a plain loss
     epsilon: Fraction
     neighbours: Neighbours
@@ -173,7 +165,16 @@ class _Epsilon(_Value):
     def plain_loss(self, neighbours: Neighbours) -> Loss:
         if not self.is_plain:
             return UNBOUNDED
-        return _converted(Loss(self.epsilon, getattr(self, "delta", Fraction(0))), self.neighbours, neighbours)
+        delta: Fraction = getattr(self, "delta", Fraction(0))
+        if self.neighbours == neighbours:
+            return Loss(self.epsilon, delta)
+        if self.neighbours is Neighbours.REPLACE_ONE:
+            return UNBOUNDED  # replacing keeps the number of records, so it says nothing about adding one
+        # To replace is to remove and to add: (2 epsilon, (1 + e^epsilon) delta). A delta of 1 promises nothing.
+        if delta and self.epsilon > _LARGEST_EXPONENT:
+            return UNBOUNDED
+        delta = (1 + exp_upper(self.epsilon)) * delta if delta else delta
+        return Loss(2 * self.epsilon, delta) if delta < 1 else UNBOUNDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,19 +259,6 @@ class MetricLocalDP(_Epsilon):
 Guarantee = (
     KAnonymity | PureDP | ApproximateDP | SampledDP | WithinCluster | WithinPublishedBorders | LocalDP | MetricLocalDP
 )
-
-
-def _converted(loss: Loss, given: Neighbours, wanted: Neighbours) -> Loss:
-    """Convert a loss between one kind of neighbours into the other where that is proved."""
-    if given == wanted:
-        return loss
-    if given is Neighbours.REPLACE_ONE or loss.epsilon is None:
-        return UNBOUNDED  # replacing keeps the number of records, so it says nothing about adding one
-    # To replace is to remove and to add: (2 epsilon, (1 + e^epsilon) delta). A delta of 1 promises nothing.
-    if loss.delta and loss.epsilon > _LARGEST_EXPONENT:
-        return UNBOUNDED
-    delta = (1 + exp_upper(loss.epsilon)) * loss.delta if loss.delta else Fraction(0)
-    return Loss(2 * loss.epsilon, delta) if delta < 1 else UNBOUNDED
 
 
 def _named(guarantee: Guarantee) -> str:
@@ -376,11 +364,9 @@ PUBLIC_DOMAIN = Assumption("public domain", "domains, resolutions and hierarchie
 RECORDS_NOT_PERSONS = Assumption(
     "one record per protected unit", "k counts records; several records of one person count several times"
 )
-COUNTS_PERSONS = "persons told apart"
-"""Name of the assumption of a k that counts persons, not records."""
+COUNTS_PERSONS = "persons told apart"  # name of the assumption of a k that counts persons, not records
 DATA_DEPENDENT_REFUSAL = Assumption(
-    "refusal may depend on data",
-    "that a release exists shows that no class had to be smaller than k",
+    "refusal may depend on data", "that a release exists shows that no class had to be smaller than k"
 )
 CHOICE_DEPENDS_ON_DATA = Assumption(
     "class borders depend on data", "the borders of classes were chosen from the records, to lose as little as possible"
@@ -434,8 +420,7 @@ EVERY_SLOT = Assumption(
     "every slot reports", "a report leaves at every slot, whatever there is to report; slots were chosen in advance"
 )
 NO_METADATA = Assumption("network not covered", "whoever carries a report sees its sender, time and network address")
-REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)
-"""What every report of a device assumes."""
+REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)  # of every report
 RANDOM_SLOTS = Assumption("random slots", "moments were chosen at random in advance; estimates are about such moments")
 CLAMPED = Assumption(
     "values within domains", "a number outside its domain, which the task states, counts as the nearer end"
@@ -559,19 +544,16 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class SpendPurpose:
-    """What a spend is for: the dataset and period that pay, under which policy and budget.
-
-    With ``allow_unbounded`` the policy permits releases that no budget can bound. ``input_digest`` gives the digest of
-    the rows under a key; it only helps the ledger to name the right remedy. ``schema_digest`` is that of the columns
-    and rules as they were understood, with defaults; with the mechanism it says which releases repeat each other.
-    """
+    """What a spend is for: the dataset and period that pay, under which policy and budget."""
 
     dataset: str
     policy_digest: str
+    # Of columns and rules as they were understood, with defaults: with the mechanism it says which releases repeat.
     schema_digest: str | None = None
     period: str | None = None
     budget: Budget | None = None
-    allow_unbounded: bool = False
+    allow_unbounded: bool = False  # the policy permits releases that no budget can bound
+    # The digest of the rows under a key; it only helps the ledger to name the right remedy.
     input_digest: Callable[[bytes], str] | None = field(default=None, repr=False, compare=False)
 
 

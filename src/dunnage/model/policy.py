@@ -183,8 +183,7 @@ class Policy:
                 if schema.trip is not None and tables.period is None:
                     schema.num_dates()
             except ParameterError as error:
-                where = "expect.dates" if expect.days is None else "expect.days"
-                problems.append(Problem(str(error), where=where))
+                problems.append(Problem(str(error), where="expect.dates" if expect.days is None else "expect.days"))
         if problems or tables is None or schema is None:
             raise PolicyError(str(path or "policy"), problems)
         return cls(
@@ -265,8 +264,7 @@ class Written:
         except OSError as error:
             raise PolicyError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
         except (TypeError, ValueError):
-            what = f"policy must be a Policy or the path of one. Got {shown(path)}."
-            raise ParameterError(what) from None
+            raise ParameterError(f"policy must be a Policy or the path of one. Got {shown(path)}.") from None
         if len(content) > MAX_POLICY_BYTES:
             raise PolicyError(str(file), ["is larger than 1 MiB. Check the path: a policy is a short text file."])
         try:
@@ -391,7 +389,6 @@ def key(says: str, default: Any = ...) -> Any:
 
 
 def refused(what: str, remedy: str) -> Any:
-    """Declare a key that is refused, and what to do instead."""
     return Field(default=None, exclude=True, title=what, description=remedy)
 
 
@@ -424,7 +421,6 @@ def read_tables(model: type[T], reading: PolicyReading) -> tuple[T | None, list[
 
 @contextmanager
 def problems_of_table() -> Iterator[None]:
-    """Turn an error of a value into a problem of its table."""
     try:
         yield
     except Flaws:
@@ -630,17 +626,6 @@ class TimeColumn(DeclaredColumn):
         )
 
 
-_KINDS = (
-    NumericColumn,
-    OrdinalColumn,
-    CategoryColumn,
-    TreeColumn,
-    PrefixColumn,
-    ClockColumn,
-    GraphColumn,
-    StopColumn,
-    TimeColumn,
-)
 _Kind = Literal["numeric", "ordinal", "category", "tree", "prefix", "clock", "graph", "stop", "time"]
 
 
@@ -658,7 +643,7 @@ class _Unkinded(DeclaredColumn):
 
 _OTHER_KEYS: Any = {
     key: (SkipJsonSchema[object], None)
-    for made in _KINDS
+    for made in DeclaredColumn.__subclasses__()
     for key in made.model_fields.keys() - _Unkinded.model_fields.keys()
 }
 UnkindedColumn = create_model("UnkindedColumn", __base__=_Unkinded, **_OTHER_KEYS)
@@ -731,14 +716,12 @@ class ContributionTable(MadeTable[Contribution | None]):
         if self.max is None:
             raise Flaws(Problem("is missing", where="max", remedy="Write max = a whole number of trips, such as 3."))
         if self.per is None:
-            remedy = f"Write per = {' | '.join(CONTRIBUTION_SPANS)}."
-            raise Flaws(Problem("is missing", where="per", remedy=remedy))
+            raise Flaws(Problem("is missing", where="per", remedy=f"Write per = {' | '.join(CONTRIBUTION_SPANS)}."))
         return Contribution(person=self.person, max=self.max, per=self.per)
 
 
 def _in_stops(column: str) -> Any:
-    remedy = f"Put it into a column {column} of the stops file."
-    return refused("is not a key this version knows", remedy)
+    return refused("is not a key this version knows", f"Put it into a column {column} of the stops file.")
 
 
 class CityTable(Table):
@@ -831,8 +814,7 @@ def _mechanism(table: dict[str, object]) -> dict[str, object]:
 
 def _printable(name: str) -> str:
     if not is_label(name):
-        what = f"is blank, unprintable or longer than {MAX_LABEL} characters"
-        raise Flaws(Problem(what, remedy="Write a name."))
+        raise Flaws(Problem(f"is blank, unprintable or longer than {MAX_LABEL} characters", remedy="Write a name."))
     return name
 
 

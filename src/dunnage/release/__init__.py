@@ -268,8 +268,7 @@ class Release(Displayed, Tabular):
             write_csv(self.as_text(name), folder / f"{name}.csv")
         for name, content in self.texts(folder).items():
             (folder / name).write_bytes(content)
-        digests = {path.name: file_digest(path) for path in sorted(folder.iterdir())}
-        certificate = self.certificate.with_files(digests)
+        certificate = self.certificate.with_files({path.name: file_digest(path) for path in sorted(folder.iterdir())})
         if sign is not None:
             certificate = certificate.signed(sign)
         (folder / CERTIFICATE_FILE).write_bytes(certificate.to_bytes())

@@ -21,7 +21,8 @@ BASIS_WORDS = {
 
 def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str:
     """Write the page. It depends only on what a certificate states before files have digests."""
-    stated, basis = certificate.guarantee.to_dict(), str(certificate.basis)
+    names, basis = {"model": "Guarantee", "protects": "Protects", "neighbours": "Compared datasets"}, certificate.basis
+    terms = [(names.get(name, name), _text(value)) for name, value in certificate.guarantee.to_dict().items()]
     title = certificate.dataset + (f", {certificate.period}" if certificate.period is not None else "")
     odds = [row.sentence for row in certificate.meaning.odds if row.sentence]
     claims = []
@@ -53,18 +54,13 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
         basis=escape(basis),
         basis_name=escape(basis.capitalize()),
         basis_words=escape(BASIS_WORDS.get(basis, "")),
-        promise=_named(_terms_of(stated)) + _bullets([*certificate.meaning.sentences, *odds, *loss_words]),
+        promise=_named(terms) + _bullets([*certificate.meaning.sentences, *odds, *loss_words]),
         claims=_named(claims) + _bullets(certificate.warnings or []),
         assumptions=_named(sorted(certificate.assumptions.items())) or "<p>Nothing beyond what is promised.</p>",
         clear=_bullets(certificate.in_clear) or "<p>Nothing.</p>",
         columns=_table(("Column", "Role", "Kind", "Unit"), columns),
         made=_named(made.items()),
     )
-
-
-def _terms_of(stated: dict[str, object]) -> list[tuple[str, str]]:
-    names = {"model": "Guarantee", "protects": "Protects", "neighbours": "Compared datasets"}
-    return [(names.get(name, name), _text(value)) for name, value in stated.items()]
 
 
 def _terms(stated: dict[str, Any]) -> str:

@@ -56,13 +56,19 @@ _MAX_SECONDS = (date.max.toordinal() - _EPOCH) * DAY_SECONDS  # moments are befo
 _MISSING_WORDS = ("", "na", "n/a", "nan", "null", "none", "-")
 
 
+class Private:
+    """What shows nothing of its content where it is printed."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(private)"
+
+
 def mask_of(condition: pa.Array) -> BoolArray:
     mask: BoolArray = condition.to_numpy(zero_copy_only=False).astype(bool)
     return mask
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column has text, in any of Arrow's types."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
@@ -102,9 +108,7 @@ def numbers_of_text(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, B
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TimeReadings:
-    """The times of a column, row by row. Private: its ``repr`` shows nothing."""
-
+class TimeReadings(Private):
     stamps: IntArray  # Service date and second of the service day: :func:`dunnage.model.domains.stamps_of`
     missing: BoolArray  # No value
     unreadable: BoolArray  # Not a time
@@ -113,15 +117,9 @@ class TimeReadings:
     astray: BoolArray  # With a difference from UTC, although the policy names no zone
     unclear: BoolArray  # Does not exist on the clock of the zone, or occurs twice
 
-    def __repr__(self) -> str:
-        return "TimeReadings(private)"
-
 
 def iso_times(column: pa.Array, form: DateFormat, words: Sequence[str]) -> pa.Array:
-    """Rewrite dates in text as 2026-11-15, with the time of day that follows; other text than ``words`` becomes "?".
-
-    A time of day without a date stays as it is.
-    """
+    """Rewrite dates as 2026-11-15 with the time that follows; other text but times of day and ``words`` becomes "?"."""
     text = pc.fill_null(pc.utf8_trim_whitespace(column), "")
     parts = pc.extract_regex(text, form.pattern)
 
@@ -246,12 +244,6 @@ def _read_clocks(clocks: pa.Array) -> tuple[IntArray, IntArray]:
 
 
 class _ZoneClock:
-    """Differences between the clock of a zone and UTC around some dates.
-
-    For each day from ``first`` (counted from 1970): the difference one day before it and two days after it, and the
-    moment of change between them.
-    """
-
     def __init__(self, zone: str, ordinals: IntArray) -> None:
         info, start_of_1970 = ZoneInfo(zone), datetime.fromtimestamp(0, UTC)
 
@@ -264,6 +256,7 @@ class _ZoneClock:
         self.first = int(ordinals.min()) - _EPOCH - 3
         num = int(ordinals.max()) - _EPOCH + 4 - self.first
         around = np.array([offset((self.first + day) * DAY_SECONDS) for day in range(-1, num + 2)], dtype=np.int64)
+        # For each day: the difference from UTC one day before it and two days after it, and the moment of change.
         self.before, self.after = around[:-3], around[3:]
         self.turns = np.full(num, _NEVER)
         for day in np.flatnonzero(self.before != self.after).tolist():
@@ -274,8 +267,7 @@ class _ZoneClock:
                 start, end = (middle, end) if offset(middle) == self.before[day] else (start, middle)
             self.turns[day] = end
         noons = (self.first + np.arange(num)) * DAY_SECONDS + DAY_SECONDS // 2
-        morning = noons - self.before < self.turns
-        self.starts = noons - np.where(morning, self.before, self.after) - DAY_SECONDS // 2
+        self.starts = noons - np.where(noons - self.before < self.turns, self.before, self.after) - DAY_SECONDS // 2
 
     def moments(self, ordinals: IntArray, seconds: IntArray, offsets: IntArray) -> tuple[IntArray, BoolArray]:
         """Return the moment of each time in seconds since 1970 (UTC), and which times have none or two."""
@@ -301,7 +293,6 @@ class _ZoneClock:
 
 
 def coded(column: pa.Array) -> pa.DictionaryArray:
-    """Return a column of names as text, each distinct text once."""
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
     if column.type.value_type != pa.string():
@@ -373,11 +364,9 @@ def moments_of(column: pa.Array) -> tuple[IntArray, BoolArray]:
 
 
 def parse_moment(text: str) -> int:
-    """Read a moment as microseconds after 1 January 1970, UTC; -1 if it is not a moment.
-
-    Eight digits that begin like a year are a date such as 20261014, not seconds, which would be in 1970.
-    """
+    """Read a moment as microseconds after 1 January 1970, UTC; -1 if it is not a moment."""
     try:
+        # 20261014 is a date, not seconds, which would be in 1970.
         is_date = len(text) == 8 and text.isdigit() and text[:2] in ("19", "20")
         if text.isascii() and text.replace(".", "", 1).isdigit() and not is_date:
             seconds = float(text)
@@ -428,10 +417,7 @@ def is_set(kind: pa.DataType) -> bool:
 
 
 def set_text(column: pa.Array) -> pa.Array:
-    r"""Write sets of labels as texts such as ``{A,B}``.
-
-    A comma, brace or backslash inside a label gets a backslash before it, so that different sets are different texts.
-    """
+    """Write sets as texts such as ``{A,B}``; a backslash before marks inside a label keeps different sets different."""
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([set_text(column.combine_chunks())])
     labels = pc.replace_substring_regex(column.flatten(), r"([\\,{}])", r"\\\1")
@@ -456,10 +442,7 @@ def write_csv(table: pa.Table, sink: Path | BinaryIO) -> None:
 
 
 def write_workbook(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:
-    """Write the tables of a release, plan or settlement as sheets of an Excel workbook; return their names.
-
-    The workbook of a settlement is private: only its owner can read it.
-    """
+    """Write the tables of a release, plan or settlement as sheets of an Excel workbook; return their names."""
     try:
         import xlsxwriter
     except ImportError:
@@ -483,7 +466,7 @@ def write_workbook(folder: str | os.PathLike[str], path: str | os.PathLike[str])
             sheet.freeze_panes(1, 0)
             for number, column in enumerate(table.columns):
                 sheet.write_column(1, number, _as_numbers(column).to_pylist())
-    with new_file(target, private=(place / "settlement.json").is_file()) as stream:
+    with new_file(target, private=(place / "settlement.json").is_file()) as stream:  # for its owner only
         stream.write(content.getvalue())
     return [file.stem for file in files]
 

@@ -39,6 +39,7 @@ from dunnage.model.periods import LABEL, DateFormat, dates_of, length_of, period
 from dunnage.model.policy import PeriodRule, Policy, Written
 from dunnage.model.schema import Attribute, Role, Schema
 from dunnage.tables.columns import (
+    Private,
     TimeReadings,
     decoded,
     is_text,
@@ -86,15 +87,12 @@ _DATED = r"^\d{4}-(W\d{2}|\d{2}(-\d{2}([T ]\d{2}:\d{2}.*)?)?)$"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Parts:
-    """The source rows of each record, record by record. Private: its ``repr`` shows nothing."""
+class Parts(Private):
+    """The source rows of each record, record by record."""
 
     table: pa.Table  # The checked rows; those of one record are neighbours
     source_rows: IntArray  # Number of each in the source
     starts: IntArray  # The first row of each record, and the end of the last
-
-    def __repr__(self) -> str:
-        return "Parts(private)"
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -104,7 +102,6 @@ class Parts:
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     def column(self, name: str) -> pa.Array:
-        """Return one column as an Arrow array, one value for each source row."""
         return self.table.column(name).combine_chunks()
 
     def of(self, records: IntArray) -> tuple[IntArray, IntArray]:
@@ -115,7 +112,6 @@ class Parts:
         return which, np.arange(len(which)) + np.repeat(shifts, sizes)
 
     def take(self, records: IntArray) -> Parts:
-        """Return the parts of some records, in their order."""
         which, positions = self.of(records)
         starts = np.concatenate(([0], np.cumsum(np.bincount(which, minlength=len(records))))).astype(np.int64)
         return Parts(table=self.table.take(pa.array(positions)), source_rows=self.source_rows[positions], starts=starts)
@@ -128,28 +124,20 @@ class Parts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Original:
-    """Rows as they were read, before any check or change. Private: its ``repr`` shows nothing."""
+class Original(Private):
+    """Rows as they were read, before any check or change."""
 
     table: pa.Table  # Some or all columns: text from a CSV file, otherwise with their own types
     source_rows: IntArray  # Number of each row in the source, rising
 
-    def __repr__(self) -> str:
-        return "Original(private)"
-
     def take(self, source_rows: IntArray) -> pa.Table:
-        """Return some rows of the source, in the order given."""
         return self.table.take(pa.array(np.searchsorted(self.source_rows, source_rows)))
 
 
-class LeftOut(dict[int, tuple[str, str]]):
-    """The source rows that a policy leaves out: why, and the column it is about. Private: shows nothing."""
-
-    def __repr__(self) -> str:
-        return "LeftOut(private)"
+class LeftOut(Private, dict[int, tuple[str, str]]):
+    """The source rows that a policy leaves out: why, and the column it is about."""
 
     def add(self, source_rows: IntArray, reason: str, column: str) -> None:
-        """Note a reason for rows that have none yet."""
         for row in source_rows.tolist():
             self.setdefault(row, (reason, column))
 
@@ -233,7 +221,10 @@ class Dataset:
             order.
         """
         schema, left_out = policy.schema, LeftOut()
-        _check_period(policy.period, period)
+        if policy.period is not None:
+            policy.period.check(period)
+        elif period is not None:
+            raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
         faults = [*problems, *_column_problems(table.column_names, schema)]
         # Rows get their numbers here and nowhere else: errors, keys, lists and audits repeat them.
         numbers = FIRST_ROW + (np.arange(table.num_rows, dtype=np.int64) if rows is None else rows)
@@ -244,8 +235,7 @@ class Dataset:
         if faults:
             raise InputError(source, faults)
         records, parts = _records(pa.table(columns), rows, keep, schema, source, left_out)
-        pooled = policy.mechanism.get("left_out") == "pool"
-        cells = table if pooled else table.select(policy.listed_columns)
+        cells = table if policy.mechanism.get("left_out") == "pool" else table.select(policy.listed_columns)
         return cls(
             table=records,
             policy=policy,
@@ -342,7 +332,6 @@ def dropped_shares(sizes: IntArray, *chosen: int) -> dict[int, float]:
 
 
 def dropped_text(shares: Mapping[int, float], chosen: int | None = None) -> str:
-    """Write what each bound would drop, in one sentence for the owner."""
     each = (f"{bound}{' (yours)' if bound == chosen else ''}: {percent(share)}" for bound, share in shares.items())
     return f"share of the trips that [contribution] max would drop, {'; '.join(each)}"
 
@@ -529,14 +518,6 @@ def _rows_of_period(
     return chosen, []
 
 
-def _check_period(rule: PeriodRule | None, period: str | None) -> None:
-    if rule is None:
-        if period is not None:
-            raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
-        return
-    rule.check(period)
-
-
 def _periods(column: pa.Array, rule: PeriodRule, words: Sequence[str]) -> tuple[pa.Array, BoolArray]:
     """Return the period of each row as text, null if it has none, and which cells are blank."""
     if rule.length != LABEL and (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
@@ -587,7 +568,6 @@ def _checked_columns(
     source: str,
     left_out: LeftOut,
 ) -> tuple[dict[str, pa.Array], BoolArray, list[Problem]]:
-    """Check the columns of a table. Shapes: n rows, m of them chosen -> columns and mask to keep of m rows."""
     columns: dict[str, pa.Array] = {}
     keep = np.ones(len(rows), dtype=bool)
     problems: list[Problem] = []
@@ -639,12 +619,24 @@ def _row_problem(what: str, where: str, rows: IntArray, remedy: str) -> Problem:
 
 def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: str | None) -> _Checked:
     options = policy.read_options
-    if isinstance(attribute.cells, Windows):
-        return _normalise_clock(column, attribute.cells, options)
+    if isinstance(attribute.cells, Windows):  # minutes of the service day; seconds are dropped
+        readings = read_times(column, attribute.cells, options.null or ())
+        beyond, unreadable = _time_faults(readings, attribute.cells)
+        minutes = (split_stamps(readings.stamps)[1] // 60).astype(np.float64)
+        return _Checked(pa.array(minutes), readings.missing, beyond, unreadable)
     if attribute.kind == Numeric.kind:
         return _normalise_numbers(column, attribute, options)
     if attribute.kind == Windows.kind:
-        return _normalise_times(column, policy.schema, options, period, attribute.format)
+        domain, bound = policy.schema.time, policy.schema.contribution
+        readings = read_times(column, domain, options.null or (), attribute.format)
+        beyond, unreadable = _time_faults(readings, domain, attribute.format)
+        if domain.day is not None or (bound is not None and bound.per == "day"):
+            ordinals, _ = split_stamps(readings.stamps)
+            usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
+            elsewhere = ~domain.in_calendar(ordinals, period) & domain.in_calendar(ordinals) & usable
+            beyond.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
+            unreadable.append(_Fault(readings.undated, "is a time without a date, but the policy counts days,"))
+        return _Checked(pa.array(readings.stamps), readings.missing, beyond, unreadable)
     labels = is_text(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
     if attribute.kind is not None and not labels:
         raise pa.ArrowTypeError("not labels")
@@ -672,36 +664,14 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     return _Checked(column, missing, [_Fault(outside, _OUTSIDE, remedy)])
 
 
-def _normalise_clock(column: pa.Array, domain: Windows, options: ReadOptions) -> _Checked:
-    """Turn times of day, with or without a date, into minutes of the service day; seconds are dropped."""
-    readings = read_times(column, domain, options.null or ())
-    outside, unreadable = _time_faults(readings, domain)
-    minutes = (split_stamps(readings.stamps)[1] // 60).astype(np.float64)
-    return _Checked(pa.array(minutes), readings.missing, outside, unreadable)
-
-
-def _normalise_times(
-    column: pa.Array, schema: Schema, options: ReadOptions, period: str | None, form: str | None
-) -> _Checked:
-    domain = schema.time
-    readings = read_times(column, domain, options.null or (), form)
-    outside, unreadable = _time_faults(readings, domain, form)
-    if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
-        ordinals, _ = split_stamps(readings.stamps)
-        usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
-        elsewhere = ~domain.in_calendar(ordinals, period) & domain.in_calendar(ordinals) & usable
-        outside.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
-        undated = "is a time without a date, but the policy counts days,"
-        unreadable.append(_Fault(readings.undated, undated))
-    return _Checked(pa.array(readings.stamps), readings.missing, outside, unreadable)
-
-
 def _time_faults(readings: TimeReadings, domain: Windows, form: str | None = None) -> tuple[list[_Fault], list[_Fault]]:
     """Return what is outside the service day and its dates, and what cannot be read as a time."""
     usable = ~(readings.missing | readings.unreadable | readings.astray | readings.unclear)
-    no_time = readings.unreadable & ~readings.past_midnight
+    what, remedy = "is not a time such as 2026-11-15T08:12 or 08:12", _NO_FORMAT_REMEDY
+    if form is not None:
+        what, remedy = f"is not a time with a date written as {form}", _FORMAT_REMEDY
     unreadable = [
-        _Fault(no_time, *_no_time(form)),
+        _Fault(readings.unreadable & ~readings.past_midnight, what, remedy),
         _Fault(readings.past_midnight, "has an hour past 23 after a date", _PAST_MIDNIGHT_REMEDY),
         _Fault(readings.astray, _ASTRAY),
     ]
@@ -718,12 +688,6 @@ def _time_faults(readings: TimeReadings, domain: Windows, form: str | None = Non
         _Fault(off_dates & usable, "has a service date that is not in dates,", f"Widen dates, {_LEAVE_OUT}"),
     ]
     return outside, unreadable
-
-
-def _no_time(form: str | None) -> tuple[str, str]:
-    if form is not None:
-        return f"is not a time with a date written as {form}", _FORMAT_REMEDY
-    return "is not a time such as 2026-11-15T08:12 or 08:12", _NO_FORMAT_REMEDY
 
 
 def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:

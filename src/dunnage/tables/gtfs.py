@@ -251,6 +251,13 @@ def _do(num: int, one: str, many: str) -> str:
     return one if num == 1 else many
 
 
+def _require_places(feed: _Feed, nowhere: Sequence[str]) -> None:
+    if nowhere:
+        have = _do(len(nowhere), "has", "have")
+        what = f"stops with trips need stop_lat and stop_lon, and {_named(nowhere)} {have} none"
+        raise feed.refused("stops", what, "Fill them in.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class FeedSetting:
     date: datetime.date | None = None  # The service day to use; by default the busiest
@@ -294,20 +301,14 @@ def load_city(
         If the feed does not make a city: no service on the date, or too many stops.
     """
     place = Path(path)
-    options = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds, "date": date}
-    given = [name for name, value in options.items() if value is not None]
     day = None if date is None else read_date(date)
+    options: dict[str, Any] = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds, "date": day}
+    given = {name: value for name, value in options.items() if value is not None}
     if (place / "stops.csv").is_file():
         if given:
             raise ParameterError(f"{', '.join(given)} is for GTFS feeds, but {place} is a city. Change its files.")
         return City.read_folder(place)
-    setting = FeedSetting(
-        date=day,
-        zones=ZONES if zones is None else zones,
-        hubs=HUBS if hubs is None else hubs,
-        max_headway_seconds=MAX_HEADWAY_SECONDS if max_headway_seconds is None else max_headway_seconds,
-    )
-    return feed_city(place, setting)
+    return feed_city(place, FeedSetting(**given))
 
 
 def read_date(date: str | datetime.date) -> datetime.date:
@@ -329,13 +330,7 @@ def generate_feed_city(
 
 
 def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> City:
-    """Make a city from a GTFS feed.
-
-    Platforms count as their station. Stops without any trip are left out. Hubs are the stops with most departures (at a
-    tie, most routes), at least 800 m apart; a bus that stops within 250 m of a hub stops there, such as on the other
-    side of the street. Buses are rides without a change between hubs, with their median length and their mean headway
-    from the first of the day to the last.
-    """
+    """Make a city from a GTFS feed; its ``assumed`` says by which rules."""
     setting = setting or FeedSetting()
     feed = _Feed.read(Path(path))
     day = _service_day(feed, setting.date)
@@ -349,11 +344,8 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
             f"{path}: a city for fleets can have at most {MAX_STOPS_WITH_PAIRS} stops. Got {len(kept)}. "
             "Cut out the part of the feed that you need."
         )
-    nowhere = [stops.ids[place] for place in kept.tolist() if np.isnan(stops.lat[place] + stops.lon[place])]
-    if nowhere:
-        have = _do(len(nowhere), "has", "have")
-        what = f"stops with trips need stop_lat and stop_lon, and {_named(nowhere)} {have} none"
-        raise feed.refused("stops", what, "Fill them in.")
+    unplaced = np.isnan(stops.lat[kept] + stops.lon[kept])
+    _require_places(feed, [stops.ids[place] for place in kept[unplaced].tolist()])
     ids = tuple(stops.ids[place] for place in kept.tolist())
     said = [f"The buses are those of {day:%A}, {day}." if day else "The feed has no calendar, so all its trips count."]
     if num := stops.num_rolled:
@@ -365,11 +357,7 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
     said += timetable.notes
     names = tuple(stops.names[place] for place in kept.tolist())
     city = City(
-        stops=ids,
-        lat=stops.lat[kept],
-        lon=stops.lon[kept],
-        names=names if any(names) else (),
-        lines=_drawn_lines(feed),
+        stops=ids, lat=stops.lat[kept], lon=stops.lon[kept], names=names if any(names) else (), lines=_drawn_lines(feed)
     )
     hubs, chosen = _hubs(feed, city, timetable, kept, setting)
     near_hubs = {}  # the hub of each stop near one
@@ -394,10 +382,7 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
 
 
 def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | None:
-    """Return the service day: the wanted one if the feed covers it, or the busiest; None without a calendar.
-
-    Only one year from the start of the feed counts, and a week around a day: a feed may claim to be valid for ages.
-    """
+    """Return the service day: the wanted one if the feed covers it, or the busiest; None without a calendar."""
     calendars = (("calendar", "start_date"), ("calendar", "end_date"), ("calendar_dates", "date"))
     named = {text for file, column in calendars for text in feed.texts(file, column)}
     days = [day for text in named if (day := date_of(text)) is not None]
@@ -410,7 +395,7 @@ def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | N
     busy = Counter(feed.texts("trips", "service_id"))
 
     def num_trips(start: int, num: int) -> dict[datetime.date, int]:
-        """Count the trips of ``num`` days from the day with the number ``start``, as far as the feed covers them."""
+        # As far as the feed covers them; callers count few days, because a feed may claim to be valid for ages.
         span = range(max(start, first.toordinal()), min(start + num - 1, last.toordinal()) + 1)
         return {
             day: sum(busy[service] for service in feed.services(day)) for day in map(datetime.date.fromordinal, span)
@@ -437,14 +422,12 @@ def _service_day(feed: _Feed, wanted: datetime.date | None) -> datetime.date | N
 
 
 class _Stops(NamedTuple):
-    """Stops and stations of a feed, and the stop or station of each stop id."""
-
-    ids: list[str]
+    ids: list[str]  # of stops and stations
     lat: FloatArray
     lon: FloatArray
     zone_ids: list[str]
     names: list[str]
-    place_of: dict[str, int]
+    place_of: dict[str, int]  # the stop or station of each stop id
     num_rolled: int  # platforms that count as their station
 
 
@@ -504,21 +487,17 @@ def _read_stops(feed: _Feed) -> _Stops:
 
 
 class _Visits(NamedTuple):
-    """The stops of one trip in order, as numbers, with times in seconds."""
-
-    stops: list[int]
-    arrivals: list[float]
+    stops: list[int]  # of one trip, in order
+    arrivals: list[float]  # in seconds
     departures: list[float]
 
 
 class _Timetable(NamedTuple):
-    """The trips of a day, how often each runs, and what was left out."""
-
-    trips: dict[str, _Visits]
+    trips: dict[str, _Visits]  # of a day
     starts: dict[str, list[float]]  # Delay of each run of a trip after its timetable, in seconds
     routes: dict[str, str]
     served: set[int]
-    notes: list[str]
+    notes: list[str]  # what was left out
 
 
 def _read_timetable(feed: _Feed, stops: _Stops, day: datetime.date | None) -> _Timetable:
@@ -696,20 +675,13 @@ _WALK_KMH, _MIN_MINUTES = 4.5, 0.1
 
 
 class FeedNetwork(NamedTuple):
-    """Edges between the stops of a feed, with minutes, and what was assumed."""
-
-    edges: tuple[tuple[str, str, float], ...]
+    edges: tuple[tuple[str, str, float], ...]  # between stops, with minutes
     stops: tuple[str, ...]
     assumed: tuple[str, ...]
 
 
 def feed_network(path: str | PathLike[str], *, names: bool = False) -> FeedNetwork:
-    """Make a network in which every stop reaches every other one; platforms count as their station.
-
-    Two stops are neighbours if a trip goes from one to the other without a stop between, on any day; the length is the
-    median of the minutes. Stops within 250 m are neighbours on foot, and so are the nearest stops of parts of the
-    network that no trip connects. With ``names``, stops of the same name are one.
-    """
+    """Make a network of stops (or their names) in which each reaches every other; its ``assumed`` says how."""
     feed = _Feed.read(Path(path))
     stops = _read_stops(feed)
     visits, notes = _timed(_read_calls(feed, stops, set(feed.texts("trips", "trip_id"))))
@@ -742,8 +714,7 @@ def feed_network(path: str | PathLike[str], *, names: bool = False) -> FeedNetwo
             f"No trip connects {several(len(joins) + 1, 'part')} of the network: each is joined to another at its "
             f"nearest stops, by a walk of up to {max(joins.values()):,.0f} minutes."
         )
-    every = {**joins, **walks, **edges}
-    listed = tuple((start, end, length) for (start, end), length in sorted(every.items()))
+    listed = tuple((start, end, length) for (start, end), length in sorted({**joins, **walks, **edges}.items()))
     return FeedNetwork(listed, known, (*said, *notes))
 
 
@@ -760,11 +731,7 @@ def _walks(
 
     number = {label: place for place, label in enumerate(labels)}
     where = np.radians([[float(np.mean(side[places[label]])) for side in (stops.lat, stops.lon)] for label in labels])
-    nowhere = [labels[place] for place in np.flatnonzero(np.isnan(where).any(axis=1)).tolist()]
-    if nowhere:
-        have = _do(len(nowhere), "has", "have")
-        what = f"stops with trips need stop_lat and stop_lon, and {_named(nowhere)} {have} none"
-        raise feed.refused("stops", what, "Fill them in.")
+    _require_places(feed, [labels[place] for place in np.flatnonzero(np.isnan(where).any(axis=1)).tolist()])
     north, east = where.T
     # Points on a sphere of km: chords are as long as the way for neighbours, and order all pairs as distances do.
     points = EARTH_KM * np.column_stack((np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)))

@@ -154,8 +154,7 @@ def is_gapless(stream: BinaryIO) -> bool:
                 return False
             at = end
     stream.seek(-8, os.SEEK_END)
-    footer = stream.tell() - int.from_bytes(stream.read(4), "little")
-    return at == footer
+    return at == stream.tell() - int.from_bytes(stream.read(4), "little")
 
 
 def _place(chunk: Any) -> tuple[int, int]:

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read tables: CSV and TSV (plain or gzip), Parquet (a file or a folder of files) and Excel workbooks.
 
-Private rows are read at once (:func:`read_table`) or in batches (:class:`TableStream`). Public lists (stops,
-hierarchies, trucks, timetables) are read by :func:`read_lines` or, if they are long, :func:`read_columns`; both name
-the line of every problem.
-
 A CSV file is read as text; blank lines are not rows, unless the file has only one column. Messages of Arrow, calamine
 or Python about an unreadable file may quote its cells, so they are never repeated.
 """
@@ -23,11 +19,11 @@ import time
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from xml.parsers import expat
 
 import numpy as np
@@ -60,12 +56,10 @@ _SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"P
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """The format of a table: delimiter, decimal mark, encoding, words that mean "missing", and the sheet."""
-
     delimiter: str = ","
     decimal: str = "."
     encoding: str = "utf-8"
-    null: tuple[str, ...] | None = None
+    null: tuple[str, ...] | None = None  # words that mean "missing"
     sheet: str | None = field(default=None, repr=False)  # of a workbook; needed if several have a table
 
     def __post_init__(self) -> None:
@@ -129,11 +123,7 @@ def data_files(path: Path) -> list[Path]:
 
 
 def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = (), limit: int | None = None) -> Source:
-    """Read a CSV file as text columns; a Parquet file or folder, or a workbook, with its own types.
-
-    The header of a sheet is the line with most of the wanted names. A file that needs more than ``limit`` bytes, by
-    default what :func:`max_decoded` allows, is refused before it is decoded.
-    """
+    """Read a CSV file as text, other tables with their own types; refuse one that needs more than ``limit`` bytes."""
     checked_path(path)
     if is_named(path, EXCEL_ENDINGS):
         return _read_workbook(path, options, wanted, limit)
@@ -278,10 +268,7 @@ def line_of_row(path: Path, options: ReadOptions, row: int) -> int:
 
 
 def guess_options(path: Path) -> ReadOptions:
-    """Guess the format of a table: the encoding and delimiter of a CSV file, or the sheet of a workbook.
-
-    A CSV file is UTF-8 or Latin-1, and its delimiter is the one that occurs most often in the header.
-    """
+    """Guess the encoding (UTF-8 or Latin-1) and delimiter (most frequent in the header) of CSV, or the sheet."""
     if is_named(path, EXCEL_ENDINGS) and path.is_file():
         sheets = _tables_of_workbook(path, ReadOptions(), set())
         return ReadOptions(sheet=next(iter(sheets)) if len(sheets) > 1 else None)
@@ -302,11 +289,9 @@ _Cell = str | float | bool | datetime.datetime | datetime.date | datetime.time |
 
 
 class _Sheet(NamedTuple):
-    """A sheet with a table: its lines, the number of the header line, and merged areas (two corners each)."""
-
     lines: list[list[_Cell]]
-    top: int
-    merged: list[tuple[tuple[int, int], tuple[int, int]]]
+    top: int  # number of the header line
+    merged: list[tuple[tuple[int, int], tuple[int, int]]]  # areas, by two corners each
 
 
 def _tables_of_workbook(
@@ -350,11 +335,9 @@ def _tables_of_workbook(
 
 
 def _unpacked(path: Path, limit: int) -> io.BytesIO:
-    """Unpack the parts of a workbook that are read, with no more cells and text than fit into memory.
-
-    A few bytes can place a cell in the last corner of a sheet, or repeat a long text in every cell. A zip file may also
-    state wrong sizes, so only what was really unpacked is read further.
-    """
+    """Unpack the parts of a workbook that are read, with no more cells and text than fit into memory."""
+    # A few bytes can place a cell in the last corner of a sheet, or repeat a long text in every cell. A zip file may
+    # also state wrong sizes, so only what was really unpacked is read further.
     content, left, lengths, uses, dense = io.BytesIO(), limit, list[int](), Counter[str](), 0
     row = column = rows = columns = 0
     inside = ""  # what the text at hand belongs to
@@ -502,10 +485,7 @@ def _cell_text(cell: _Cell, decimal: str) -> str:
 
 
 class TableStream:
-    """The rows of a file or folder, in batches; memory does not grow with the file, except for workbooks.
-
-    The caller handles the errors of Arrow, ``csv`` and ``zlib``.
-    """
+    """The rows of a file or folder in batches, except workbooks; the caller handles errors of Arrow, csv and zlib."""
 
     def __init__(self, path: Path, wanted: Iterable[str]) -> None:
         import pyarrow as pa
@@ -614,8 +594,7 @@ def checked_utf8(source: str, content: bytes, remedy: str) -> bytes:
     try:
         content.decode("utf-8")
     except UnicodeDecodeError as error:
-        where = f"line {_line(content, error.start)}"
-        raise InputError(source, [Problem("not UTF-8", where, remedy=remedy)]) from None
+        raise InputError(source, [Problem("not UTF-8", f"line {_line(content, error.start)}", remedy=remedy)]) from None
     return content.removeprefix(codecs.BOM_UTF8)
 
 
@@ -654,12 +633,10 @@ def _lines_of(path: Path) -> list[tuple[int, list[str]]]:
 
 
 class PublicTable(NamedTuple):
-    """A long public list as columns of text, which knows the line of each row."""
-
     source: str  # its name in errors
     content: bytes  # empty for tables that are not text
     delimiter: str
-    columns: dict[str, pa.Array]
+    columns: dict[str, pa.Array]  # of text
 
     def lines(self, rows: IntArray) -> list[int]:
         """Return the lines of some rows below the header, counted from 0."""
@@ -671,6 +648,14 @@ class PublicTable(NamedTuple):
         except csv.Error:  # a cell as long as a file: assume one line for each row
             pass
         return [row + 2 for row in sorted(wanted)]
+
+    def codes(self, name: str, values: Sequence[str]) -> IntArray:
+        """Return the place of each cell among values; -1 if it is not one of them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        places = pc.index_in(self.columns[name], value_set=pa.array(values, pa.string()))
+        return np.asarray(pc.fill_null(places, -1))
 
     def numbers(self, name: str, read: Callable[[str], int]) -> IntArray:
         encoded = self.columns[name].dictionary_encode()
@@ -729,27 +714,7 @@ def read_pairs(path: str | PathLike[str], check: Callable[[list[str]], str], max
     return PublicTable(str(path), b"", "", {name: pa.array(cells) for name, cells in zip(names, columns, strict=False)})
 
 
-class PairBatch(NamedTuple):
-    """Some lines of a list of pairs."""
-
-    columns: Mapping[str, Any]  # Arrow arrays of text
-
-    def codes(self, name: str, values: Sequence[str]) -> IntArray:
-        """Return the place of each cell among values; -1 if it is not one of them."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        places = pc.index_in(self.columns[name], value_set=pa.array(values, pa.string()))
-        return np.asarray(pc.fill_null(places, -1))
-
-    def numbers(self, name: str, read: Callable[[str], int]) -> IntArray:
-        encoded = self.columns[name].dictionary_encode()
-        codes = np.array([read(value.strip()) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-        indices: IntArray = np.asarray(encoded.indices)
-        return codes[indices]
-
-
-def pair_batches(path: str | PathLike[str], header: Sequence[str], max_bytes: int) -> Iterator[PairBatch | None]:
+def pair_batches(path: str | PathLike[str], header: Sequence[str], max_bytes: int) -> Iterator[PublicTable | None]:
     """Yield a plain CSV file of pairs part by part; None, as the last part, if it is not plain."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -768,7 +733,7 @@ def pair_batches(path: str | PathLike[str], header: Sequence[str], max_bytes: in
                 return
             for batch in stream:
                 if len(batch):
-                    yield PairBatch(dict(zip(header, batch.columns, strict=True)))
+                    yield PublicTable(str(path), b"", "", dict(zip(header, batch.columns, strict=True)))
     except (pa.ArrowException, OSError, ValueError):
         yield None
 
@@ -779,7 +744,6 @@ def refuse_lines(path: str | PathLike[str], problems: list[tuple[int, str]]) -> 
 
 
 def line_problems(problems: list[tuple[int, str]]) -> list[Problem]:
-    """Name the lines of up to :data:`MAX_LINES_NAMED` problems."""
     listed = [Problem(what.rstrip("."), where=f"line {line}") for line, what in problems[:MAX_LINES_NAMED]]
     if len(problems) > MAX_LINES_NAMED:
         listed.append(Problem(f"and {len(problems) - MAX_LINES_NAMED} more"))

@@ -36,8 +36,6 @@ PUBLIC, SENSITIVE, GENERALISED = "public", "sensitive", "quasi-identifier"
 
 
 class Kind(abc.ABC):
-    """A kind of release: its tables and columns, its checks, and the words about it."""
-
     table_words: ClassVar[Mapping[str, str]]
 
     @abc.abstractmethod
@@ -94,7 +92,6 @@ class Kind(abc.ABC):
 
 
 def fill(template: str, **words: str) -> str:
-    """Fill in a text of the README, or the page of the certificate."""
     return text_of(template if "." in template else f"{template}.md").format(**words)
 
 
@@ -159,7 +156,6 @@ def floats(table: pa.Table, name: str) -> FloatArray:
 
 
 def kind_of(certificate: Certificate) -> Kind | None:
-    """Return the kind of a release; None for one that this version does not know."""
     if certificate.kind == ROWS:
         from dunnage.release.kinds.rows import ClassesKind, NoisyKind
 

@@ -36,19 +36,16 @@ NOT_CHECKED = (
 )
 BOUND_NOT_CHECKED = ("that no more trips of each rider were counted than stated, and that nobody has two cards",)
 CITY_NOT_CHECKED = ("the zone of each stop and the mode of each pair of stops, and so the number of groups by them",)
-HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
-"""Columns with values that a certificate does not list."""
+HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")  # a certificate does not list their values
 
 
 class CountsKind(Kind):
     table_words: ClassVar = {"data": "one line for each type of trips; **a type that is not listed has none**"}
 
     def tables(self, release: Release) -> dict[str, Columns]:
-        cells = _universe(release).cell_columns
-        return {"data": {**dict.fromkeys(cells, pa.string()), "count": pa.int64()}}
+        return {"data": {**dict.fromkeys(_universe(release).cell_columns, pa.string()), "count": pa.int64()}}
 
     def recount(self, release: Release) -> Iterator[str]:
-        """Check that every type of trips is in the public domain, listed once and in order, with a count above zero."""
         cells, counts = release.counted()
         require(bool((np.diff(cells) > 0).all()), "data: a type of trips is listed twice, or out of order")
         require(bool((counts > 0).all()), "data: a count is not above zero")
@@ -56,15 +53,21 @@ class CountsKind(Kind):
         figures = {"trips": _sum(counts), "cells": universe.num_cells, "cells_with_trips": len(cells)}
         wrong = [name for name, value in figures.items() if getattr(measures, name) != value]
         require(not wrong, f"certificate.json: wrong figures: {', '.join(wrong)}")
-        _check_contribution(release)
+        bound, time = measures.contribution, universe.time
+        unstated = "certificate.json: does not state how many trips of a rider were counted"
+        require((bound is not None) == (release.certificate.guarantee.protects == RIDER), unstated)
+        if bound is not None:
+            require(bound.max >= 1 and (bound.days is None) == (bound.per == "period"), unstated)
+            dates = time.calendar(release.certificate.period) if time is not None else None
+            follows = bound.days is None or (dates is not None and len(dates) == bound.days)
+            require(follows, "certificate.json: the days of a rider do not follow from the service dates")
         yield (
             f"{several(figures['trips'], 'trip')} of {several(len(cells), 'type')}; each type is one of the "
             f"{universe.num_cells:,} of the public domain, listed once and in order, with a count above zero"
         )
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        features = certificate.counts.features or []
-        hidden = any(name in item.feature for name in HIDDEN_COLUMNS for item in features)
+        hidden = any(name in item.feature for name in HIDDEN_COLUMNS for item in certificate.counts.features or [])
         hidden |= any(item.name in HIDDEN_COLUMNS for item in certificate.attributes)
         bound = certificate.guarantee.protects == RIDER
         predicted = certificate.counts.expected is not None
@@ -94,15 +97,13 @@ class CountsKind(Kind):
         return words[name]
 
     def loss_words(self, certificate: Certificate) -> tuple[str, ...]:
-        """Say what one trip and one rider lose; nothing if no loss is proved."""
         if certificate.basis != "proved":
             return ()
         loss, bound = certificate.counts.loss, _bound_words(certificate)
         each = decimal_text(exact(loss.trip), up=True)
         trip = f"One trip loses at most epsilon {each}."
         if not bound or loss.rider is None:
-            unbounded = f"One rider loses at most epsilon {each} for each trip; the number of trips has no bound."
-            return trip, unbounded
+            return trip, f"One rider loses at most epsilon {each} for each trip; the number of trips has no bound."
         return f"One rider loses at most epsilon {decimal_text(exact(loss.rider), up=True)}: {bound}.", trip
 
     def readme(self, release: Release, columns: str) -> str:
@@ -166,19 +167,6 @@ def _universe(release: Release) -> Universe:
     return universe
 
 
-def _check_contribution(release: Release) -> None:
-    """Check that a bound on the trips of a rider is stated if riders are protected, and its days are the calendar's."""
-    bound, time = release.certificate.counts.contribution, release.universe.time
-    wrong = "certificate.json: does not state how many trips of a rider were counted"
-    require((bound is not None) == (release.certificate.guarantee.protects == RIDER), wrong)
-    if bound is None:
-        return
-    require(bound.max >= 1 and (bound.days is None) == (bound.per == "period"), wrong)
-    dates = time.calendar(release.certificate.period) if time is not None else None
-    follows = bound.days is None or (dates is not None and len(dates) == bound.days)
-    require(follows, "certificate.json: the days of a rider do not follow from the service dates")
-
-
 def _sum(counts: IntArray) -> int:
     """Add up in two halves, so that nothing overflows whatever the counts are."""
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
@@ -192,8 +180,7 @@ def _bound_words(certificate: Certificate) -> str:
     counted = f"of each rider at most {several(bound.max, 'trip')}"
     were = "was" if bound.max == 1 else "were"
     if bound.days is not None:
-        whole = bound.max * bound.days
-        return f"{counted} a day {were} counted, on {several(bound.days, 'day')}: {whole:,} in all"
+        return f"{counted} a day {were} counted, on {several(bound.days, 'day')}: {bound.max * bound.days:,} in all"
     return f"{counted} {were} counted in {'the whole period' if certificate.period is not None else 'all'}"
 
 
@@ -222,7 +209,6 @@ def _day_labels(universe: Universe) -> str:
 
 
 def _days_words(universe: Universe) -> str:
-    """Say what the unit of a count is: the trips of how many calendar days."""
     num_dates = universe.num_dates
     if not num_dates and universe.days:
         return (
@@ -243,7 +229,6 @@ def _days_words(universe: Universe) -> str:
 
 
 def _noise_words(certificate: Certificate) -> str:
-    """Say how far off counts and their sums may be, as far as it is public."""
     words = ["Counts have noise: some listed trips were never made, and some true trips are missing."]
     if bound := _bound_words(certificate):
         words.append(
@@ -262,7 +247,6 @@ def _noise_words(certificate: Certificate) -> str:
 
 
 def _surplus_words(certificate: Certificate) -> str:
-    """Say why the total of counts with plain noise is too large, and by how much at most."""
     measures, noise = certificate.counts, certificate.counts.noise
     if noise is None:
         return ""
@@ -282,7 +266,6 @@ def _surplus_words(certificate: Certificate) -> str:
 
 
 def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
-    """Say which sums were counted with how much noise, and how the counts were made from them."""
     table = "\n".join(
         f"| {item.feature} | {item.groups:,} | {amount(count_noise_spread(item.law, exact(item.scale)))} |"
         for item in features
@@ -306,7 +289,6 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
 
 
 def expected_lines(expected: ExpectedError) -> list[str]:
-    """Show the predicted error at each level as a table."""
     rows = [("level", "trips of each", "off by", "errors in all", "verdict")]
     for item in expected.levels:
         verdict = item.verdict.upper() if item.is_noise else item.verdict
@@ -324,7 +306,6 @@ def _hours(expected: ExpectedError) -> str:
 
 
 def _expected_words(expected: ExpectedError) -> str:
-    """Say in the README which sums are worth reading."""
     table = "\n".join(
         f"| {item.level} | {item.sums:,} | {amount(item.trips)} | ±{amount(item.off)} | {large_percent(item.error)} | "
         f"{item.verdict} |"
@@ -346,7 +327,6 @@ that are spread as trips usually are. In an empty table, the errors add up to 10
 
 
 def level_words(level: LevelError) -> str:
-    """Say how far off the sums of a level will be."""
     return f"{level.level} to ±{amount(level.off)} of {trips_amount(level.trips)}"
 
 

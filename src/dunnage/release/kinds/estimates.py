@@ -17,7 +17,7 @@ from dunnage.text import number_text, percent
 if TYPE_CHECKING:
     from dunnage.release import Release
 
-COLUMN_TYPES: Mapping[str, pa.DataType] = {
+COLUMN_TYPES: Mapping[str, pa.DataType] = {  # all that a table of estimates may have, in order
     "quantity": pa.string(),
     "purpose": pa.string(),
     "attribute": pa.string(),
@@ -32,11 +32,8 @@ COLUMN_TYPES: Mapping[str, pa.DataType] = {
     "upper": pa.float64(),
     "unit": pa.string(),
 }
-"""All possible columns of a table of estimates, in order."""
-NOISE_SHARE = 0.5
-"""Estimates say first that a mean is noise if its interval covers a larger share of the range."""
-MISSING_SHARE = 0.1
-"""Estimates say first that readings are missing if that is so in a larger share of the slots."""
+NOISE_SHARE = 0.5  # estimates say first that a mean is noise if its interval covers a larger share of the range
+MISSING_SHARE = 0.1  # estimates say first that readings are missing if that is so in a larger share of the slots
 NOT_CHECKED = (
     "that devices of the task made the reports as scheduled, and that none was forged",
     "that values and intervals follow from the reports, which are not in the folder",
@@ -88,7 +85,6 @@ class EstimatesKind(Kind):
         return words[name]
 
     def loss_words(self, certificate: Certificate) -> tuple[str, ...]:
-        """Say what a vehicle of each tier gives away in a slot, a day and a lifetime; nothing if the basis is void."""
         if certificate.basis == "void":
             return ()
         loss = certificate.estimates.loss

@@ -73,8 +73,6 @@ SAMPLE_NOT_CHECKED = (
 
 
 class NoisyKind(Kind):
-    """Each record with noise on its numbers, and intervals around them."""
-
     table_words: ClassVar = {
         "data": "one line for each released record",
         "classes": "one line for each class of records that look alike, with its size",
@@ -94,8 +92,7 @@ class NoisyKind(Kind):
             domain = numeric_domain(release, name)
             value, lower, upper = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
             inside = domain.contains(lower) & domain.contains(upper) & (lower <= value) & (value <= upper)
-            wrong = f"data: an interval of {name} misses its value or leaves the public domain"
-            require(bool(inside.all()), wrong)
+            require(bool(inside.all()), f"data: an interval of {name} misses its value or leaves the public domain")
             require(bool(domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
@@ -252,7 +249,6 @@ class ClassesKind(NoisyKind):
         return tables
 
     def recount(self, release: Release) -> Iterator[str]:
-        """Recount k, and check that sizes, bounds, nodes, sets and multisets agree and lie in public domains."""
         if not isinstance(release.certificate.guarantee, KAnonymity):
             _check_unchanged(release)
         yield _check_rows(release)
@@ -373,7 +369,6 @@ def _check_k(release: Release) -> str:
 
 
 def _check_classes(release: Release) -> str:
-    """Check that sizes, bounds and means are the same in data and classes."""
     data, classes = _in_classes(release), _classes(release)
     class_id = data.column("class_id").to_numpy()
     ids = classes.column("class_id").to_numpy()
@@ -391,7 +386,6 @@ def _check_classes(release: Release) -> str:
 
 
 def _check_domains(release: Release) -> str:
-    """Check that intervals lie in the public domain, and nodes and sets in the public hierarchy."""
     classes = _classes(release)
     for name in with_role(release, PUBLIC, SENSITIVE):
         if release.attributes[name].domain is not None:
@@ -409,27 +403,25 @@ def _check_domains(release: Release) -> str:
                 within = (lower <= mean) & (mean <= upper)
                 require(bool(within.all()), f"classes: a mean of {name} lies outside its interval")
         elif _is_set_valued(release, name):
-            _check_sets(release, classes, name)
+            labels, codes, sizes = _set_codes(release, classes, name)
+            fits = (sizes >= 1) & (sizes <= classes.column("size").to_numpy())
+            require(
+                bool(fits.all()), f"classes: a set of {name} is empty or has more values than its class has records"
+            )
+            new_set = np.repeat(np.arange(len(sizes)), sizes)
+            in_order = (np.diff(codes) > 0) | (np.diff(new_set) > 0)
+            require(bool(in_order.all()), f"classes: a set of {name} is not in order")
+            if f"{name}_diameter" in classes.column_names:
+                equal = np.array_equal(set_widths(labels, codes, sizes), floats(classes, f"{name}_diameter"))
+                require(equal, f"classes: {name}_diameter is not the longest path inside its set")
         elif _is_clustered(release):
-            are_nodes = set(classes.column(name).to_pylist()) <= _tree(release, name).node_sizes.keys()
+            tree = cast("Tree", domain_of(release, name))
+            are_nodes = set(classes.column(name).to_pylist()) <= tree.node_sizes.keys()
             require(are_nodes, f"classes: {name} has a label that is not a node of the public tree")
         else:
             are_nodes = set(classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
             require(are_nodes, f"classes: {name} has a label that is not a node of the public hierarchy")
     return "every interval, node and set lies in the public domain"
-
-
-def _check_sets(release: Release, classes: pa.Table, name: str) -> None:
-    """Check that sets are sorted, without repeats, no larger than their class, and as wide as stated."""
-    domain, codes, sizes = _set_codes(release, classes, name)
-    fits = (sizes >= 1) & (sizes <= classes.column("size").to_numpy())
-    require(bool(fits.all()), f"classes: a set of {name} is empty or has more values than its class has records")
-    new_set = np.repeat(np.arange(len(sizes)), sizes)
-    in_order = (np.diff(codes) > 0) | (np.diff(new_set) > 0)
-    require(bool(in_order.all()), f"classes: a set of {name} is not in order")
-    if f"{name}_diameter" in classes.column_names:
-        equal = np.array_equal(set_widths(domain, codes, sizes), floats(classes, f"{name}_diameter"))
-        require(equal, f"classes: {name}_diameter is not the longest path inside its set")
 
 
 def _set_codes(release: Release, classes: pa.Table, name: str) -> tuple[CodedDomain, IntArray, IntArray]:
@@ -443,16 +435,11 @@ def _set_codes(release: Release, classes: pa.Table, name: str) -> tuple[CodedDom
     return domain, codes, pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _tree(release: Release, name: str) -> Tree:
-    return cast("Tree", domain_of(release, name))
-
-
 def _nodes(release: Release, name: str) -> NodeHierarchy:
     return cast("NodeHierarchy", hierarchy_of(domain_of(release, name)))
 
 
 def _check_members(release: Release, members: pa.Table) -> str:
-    """Check that multisets are sorted and have the size, bounds and mean of their class."""
     classes = _classes(release)
     class_id, sizes = members.column("class_id").to_numpy(), classes.column("size").to_numpy()
     require(bool(class_id.min() >= 0 and class_id.max() < len(sizes)), "members: a class_id is not in classes")
@@ -475,7 +462,6 @@ def _check_members(release: Release, members: pa.Table) -> str:
 
 
 def _check_levels(release: Release) -> str:
-    """Check that each attribute is generalised to the stated level of its public hierarchy."""
     levels, classes = release.certificate.rows.levels or {}, _classes(release)
     stated = levels.keys() == set(generalised(release))
     require(stated, "certificate.json: does not state one level for each generalised attribute")
@@ -492,8 +478,7 @@ def _check_levels(release: Release) -> str:
         if release.members is None:
             continue
         class_id, values = release.members.column("class_id").to_numpy(), release.members.column(name).to_numpy()
-        inside = hierarchy.domain.contains(values)
-        require(bool(inside.all()), f"members: a value of {name} leaves the public domain")
+        require(bool(hierarchy.domain.contains(values).all()), f"members: a value of {name} leaves the public domain")
         if isinstance(hierarchy, IntervalHierarchy):
             of_members: tuple[NDArray[Any], ...] = hierarchy.bounds(values, level)
         else:
@@ -507,7 +492,6 @@ def _check_levels(release: Release) -> str:
 
 
 def check_figures(release: Release, rules: ClassRelease) -> str:
-    """Check that bounds are those of the mechanism, and recompute every figure from the tables."""
     classes = _classes(release)
     _check_bounds(release, classes, rules.class_bounds)
     stated = release.certificate.rows.plain()
@@ -527,7 +511,11 @@ def check_figures(release: Release, rules: ClassRelease) -> str:
         limit = rules.most_suppressed
         fits = limit is None or num_suppressed <= limit * (release.data.num_rows + num_suppressed)
         require(fits, "certificate.json: more records are suppressed than the mechanism allows")
-        fewest = _fewest_persons(release, sizes)
+        fewest = None
+        if (persons := release.certificate.rows.persons) is not None:
+            fewest = persons.smallest
+            fits = _k_of(release) <= fewest <= int(sizes.min())
+            require(fits, "certificate.json: the number of persons does not fit k and the class sizes")
         figures: dict[str, object] = size_measures(sizes, _k_of(release), num_suppressed, fewest).plain()
         class_id = release.data.column("class_id").to_numpy()
         figures["sensitive"] = {
@@ -572,16 +560,6 @@ def sensitive_column(release: Release, name: str) -> pa.Array:
     return ranked(release.data.column(name).combine_chunks(), release.attributes[name].plain())
 
 
-def _fewest_persons(release: Release, sizes: IntArray) -> int | None:
-    """Return the stated number of persons in the class with the fewest: at least k, at most its records."""
-    persons = release.certificate.rows.persons
-    if persons is None:
-        return None
-    fits = _k_of(release) <= persons.smallest <= int(sizes.min())
-    require(fits, "certificate.json: the number of persons does not fit k and the class sizes")
-    return persons.smallest
-
-
 def _agree(counted: object, stated: object) -> bool:
     """Return whether figures are the same, fractions up to rounding."""
     if isinstance(counted, dict) and isinstance(stated, dict):
@@ -621,7 +599,7 @@ def class_widths(release: Release, classes: pa.Table, name: str) -> tuple[FloatA
         domain, codes, sizes = _set_codes(release, classes, name)
         widths = set_widths(domain, codes, sizes) / (domain.diameter or 1.0)
     elif _is_clustered(release):
-        tree = _tree(release, name)
+        tree = cast("Tree", domain_of(release, name))
         sizes_of = tree.node_sizes
         leaves = np.array([sizes_of[label] for label in classes.column(name).to_pylist()])
         widths = (leaves - 1) / (tree.diameter or 1.0)
