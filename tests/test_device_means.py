@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -34,6 +33,7 @@ from dunnage.devices.task import FileColumns, Limits, Purpose, Schedule, Task
 from dunnage.errors import InputError, ParameterError, Refusal, ReleaseError, ReportError
 from dunnage.noise.source import Noise
 from dunnage.release import Release
+from dunnage.tables import reader
 from dunnage.tables.reader import data_files
 from dunnage.text import time_text
 from dunnage.verification import verify
@@ -265,21 +265,25 @@ def test_files_of_a_folder(tmp_path):
 
 def test_a_row_that_cannot_be_read_leaves_no_thread_behind(tmp_path, monkeypatch):
     """A thread that held our function aborted the program at its end: exit code 134 in 4 of 40 runs, not 2."""
-    held, opened = [], pacsv.open_csv
+    opened, release, waited = pacsv.open_csv, threading.Event(), []
 
     def late(stream, *, parse_options, **options):
         note = parse_options.invalid_row_handler
-        thread = threading.Thread(target=lambda note: time.sleep(0.3), args=(note,))
-        thread.start()
-        held.append(thread)
+        threading.Thread(target=lambda note: release.wait(60), args=(note,)).start()
         return opened(stream, parse_options=parse_options, **options)
 
+    def sleep(seconds):
+        waited.append(seconds)
+        release.set()
+
     monkeypatch.setattr(pacsv, "open_csv", late)
+    monkeypatch.setattr(reader.time, "sleep", sleep)
     path = tmp_path / "trucks.csv"
     path.write_text("truck,when,kmh\nA,12.10.2026 06:00:00,50\n")
     with pytest.raises(InputError, match="when: is missing, or not a moment"):
         list(RowFile(path, numbers=["kmh"], time="when", labels=["truck"]))
-    assert not held[0].is_alive()
+    release.set()
+    assert waited  # for the thread that held the function
 
 
 @pytest.mark.parametrize("hours", ["", HOURS])
