@@ -128,11 +128,12 @@ class EstimatesKind(Kind):
             else:
                 unclear.append(f"{line['attribute']} in {ends} of them")
         if many:
+            times = number_text(float(f"{wider:.2g}"))
             texts.append(
                 f"Many slots had no reading: {', '.join(many)}. The mean is that of the readings there are, and says "
-                f"nothing about the other slots; its interval is about {number_text(float(f'{wider:.2g}'))} times as wide "
-                "because of them. If vehicles rest at some hours, state working hours in [schedule]; if readings are farther apart "
-                "than slots, make slots longer."
+                f"nothing about the other slots; its interval is about {times} times as wide because of them. If "
+                "vehicles rest at some hours, state working hours in [schedule]; if readings are farther apart than "
+                "slots, make slots longer."
             )
         placeless = [
             f"{line['purpose']} in about {percent(line['value'])} of them"
