@@ -382,28 +382,26 @@ class _Vehicles:
         self.num_rows += np.bincount(vehicles, minlength=self.num_vehicles)
         if self._column is None:
             self.tiers = np.append(self.tiers, noise_arrays.below(self._public, len(self._tier_names), num_new))
-        else:
-            self.tiers = np.append(self.tiers, np.full(num_new, -1))
-            self._note_tiers(rows, self._column, vehicles)
+            return vehicles
+        self.tiers = np.append(self.tiers, np.full(num_new, -1))
+        labels, names = rows.labels[self._column], {name: number for number, name in enumerate(self._tier_names)}
+        by_label = np.array([names.get(text, -1) for text in labels.dictionary.to_pylist()], dtype=np.int64)
+        tiers = by_label[labels.indices.to_numpy(zero_copy_only=False)]
+        if (tiers < 0).any():
+            remedy = f"Write one of {', '.join(self._tier_names)}."
+            raise self._source.refused(rows.first, self._column, "is not a tier of the task", tiers < 0, remedy)
+        first = self.tiers[vehicles] < 0
+        self.tiers[vehicles[first]] = tiers[first]
+        differs = self.tiers[vehicles] != tiers
+        if differs.any():
+            what = "differs from other rows of the vehicle"
+            remedy = "A vehicle's tier is public and fixed: write the same tier in all its rows."
+            raise self._source.refused(rows.first, self._column, what, differs, remedy)
         return vehicles
 
     def _find(self, names: pa.Array) -> IntArray:
         numbers = pc.index_in(names, value_set=self._names).fill_null(-1)
         return np.asarray(numbers.cast(pa.int64()).to_numpy(zero_copy_only=False))
-
-    def _note_tiers(self, rows: Rows, column: str, vehicles: IntArray) -> None:
-        labels, names = rows.labels[column], {name: number for number, name in enumerate(self._tier_names)}
-        by_label = np.array([names.get(text, -1) for text in labels.dictionary.to_pylist()], dtype=np.int64)
-        tiers = by_label[labels.indices.to_numpy(zero_copy_only=False)]
-        if (tiers < 0).any():
-            remedy = f"Write one of {', '.join(self._tier_names)}."
-            raise self._source.refused(rows.first, column, "is not a tier of the task", tiers < 0, remedy)
-        fresh = self.tiers[vehicles] < 0
-        self.tiers[vehicles[fresh]] = tiers[fresh]
-        differs = self.tiers[vehicles] != tiers
-        if differs.any():
-            remedy = "A vehicle's tier is public and fixed: write the same tier in all its rows."
-            raise self._source.refused(rows.first, column, "differs from other rows of the vehicle", differs, remedy)
 
 
 class _History:
