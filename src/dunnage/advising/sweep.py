@@ -178,7 +178,7 @@ class Subject:
     request: AdviceRequest
     digest: str  # of the private rows and of all other files read
     public_size: bool = False  # whether the number of generated records comes from the owner, not from the data
-    private_says: tuple[str, ...] = field(default=(), repr=False)  # facts of the true rows, for the owner alone: no policy repeats them
+    private_says: tuple[str, ...] = field(default=(), repr=False)  # of the true rows, for the owner alone: in no policy
 
     @property
     def unit(self) -> str:
