@@ -402,9 +402,7 @@ class Statement:
             return f"nothing: releases protect one {' and one '.join(self.units)}, which do not add up"
         if not self.total.bounded:
             return "nothing: a release has no bound"
-        if self.overspent:
-            return "nothing: the budget is below what was spent"
-        return str(self.left)
+        return "nothing: the budget is below what was spent" if self.overspent else str(self.left)
 
     def composed(self) -> dict[str, object]:
         return {

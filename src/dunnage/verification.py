@@ -601,9 +601,8 @@ def _check_reports(rebuilt: Rebuilt) -> None:
     """Check the numbers of reports, also those left out and those of each number, and the verdict on each map."""
     measures = rebuilt.stated.estimates
     reports, combined, left_out = measures.reports, measures.combined, measures.left_out or {}
-    stated = all(getattr(measures, name) is not None for name in measures.model_fields_set)
     fits = (
-        stated
+        all(getattr(measures, name) is not None for name in measures.model_fields_set)
         and measures.left_out != {}
         and left_out.keys() <= set(promises.LEFT_OUT)
         and all(num >= 0 for num in left_out.values())

@@ -581,7 +581,33 @@ class FeatureMechanism(CountsMechanism):
             due = {**item.plain(), "epsilon": plain(part), "scale": plain(change / part), "law": law}
             wrong = f"certificate.json: the noise on {item.feature} does not follow from its epsilon"
             require(same(due, item.plain()), wrong)
-        _check_groups(release.universe, [query.columns for query in queries], features)
+        # Check the number of groups of each feature, as far as this is possible without zones and modes.
+        universe, all_pairs, all_zones = release.universe, [], set()
+        columns_of = [universe.cell_columns if query.columns is None else query.columns for query in queries]
+        size = len(universe.stops)
+        for columns, item in zip(columns_of, features, strict=True):
+            wrong = f"certificate.json: {item.feature} has the wrong number of groups"
+            of_slots = {"day": len(universe.days), "window": len(universe.windows)}
+            slots = math.prod(num for column, num in of_slots.items() if column in columns)
+            # Every window and day has the same groups.
+            require(item.groups > 0 and slots > 0 and item.groups % slots == 0, wrong)
+            pairs = item.groups // slots
+            all_pairs.append(pairs)
+            ends, by_zone = sum(end in columns for end in universe.ends), 0
+            if universe.level == "stop":
+                by_zone = sum(f"{end}_zone" in columns and end not in columns for end in universe.ends)
+            require(size**ends <= pairs <= size**2, wrong)  # at least the groups by stops, at most those by pairs
+            if "mode" in columns and ends < 2:
+                continue
+            zones = math.isqrt(pairs) if by_zone == 2 else pairs // size**ends
+            require(pairs == size**ends * zones**by_zone and (zones <= size or not by_zone), wrong)
+            all_zones |= {zones} if by_zone else set()
+        require(len(all_zones) <= 1, "certificate.json: the numbers of groups imply different numbers of zones")
+        of_pairs = [known_columns(columns) & set(PAIR_COLUMNS) for columns in columns_of]
+        for coarser, few in zip(of_pairs, all_pairs, strict=True):
+            for finer, many, item in zip(of_pairs, all_pairs, features, strict=True):
+                wrong = f"certificate.json: {item.feature} has fewer groups than a feature that it refines"
+                require(few <= many or not coarser <= finer, wrong)
         return {"features"}
 
     @abc.abstractmethod
@@ -690,37 +716,6 @@ class NoisyQueries:
 
 def _three_digits(trips: float) -> str:
     return number_text(float(f"{trips:.3g}"))
-
-
-def _check_groups(
-    universe: Universe, queried: Sequence[FeatureColumns | None], features: Sequence[FeatureNoise]
-) -> None:
-    """Check the number of groups of each feature, as far as this is possible without zones and modes."""
-    size, all_pairs, all_zones = len(universe.stops), [], set()
-    columns_of = [universe.cell_columns if columns is None else columns for columns in queried]
-    for columns, item in zip(columns_of, features, strict=True):
-        wrong = f"certificate.json: {item.feature} has the wrong number of groups"
-        of_slots = {"day": len(universe.days), "window": len(universe.windows)}
-        slots = math.prod(num for column, num in of_slots.items() if column in columns)
-        # Every window and day has the same groups.
-        require(item.groups > 0 and slots > 0 and item.groups % slots == 0, wrong)
-        pairs = item.groups // slots
-        all_pairs.append(pairs)
-        ends, by_zone = sum(end in columns for end in universe.ends), 0
-        if universe.level == "stop":
-            by_zone = sum(f"{end}_zone" in columns and end not in columns for end in universe.ends)
-        require(size**ends <= pairs <= size**2, wrong)  # at least the groups by stops, at most those by pairs
-        if "mode" in columns and ends < 2:
-            continue
-        zones = math.isqrt(pairs) if by_zone == 2 else pairs // size**ends
-        require(pairs == size**ends * zones**by_zone and (zones <= size or not by_zone), wrong)
-        all_zones |= {zones} if by_zone else set()
-    require(len(all_zones) <= 1, "certificate.json: the numbers of groups imply different numbers of zones")
-    of_pairs = [known_columns(columns) & set(PAIR_COLUMNS) for columns in columns_of]
-    for coarser, few in zip(of_pairs, all_pairs, strict=True):
-        for finer, many, item in zip(of_pairs, all_pairs, features, strict=True):
-            wrong = f"certificate.json: {item.feature} has fewer groups than a feature that it refines"
-            require(few <= many or not coarser <= finer, wrong)
 
 
 _LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {"round": RoundedLaplace, "floor": FlooredLaplace}
@@ -1094,8 +1089,7 @@ class ConstrainedCounts(FeatureMechanism):
         noisy = prepared.noisy_cells(counted, layout, noise)
         if self.as_published:  # each count is rounded separately
             order = np.lexsort((-noisy, np.repeat(np.arange(layout.num_groups), layout.sizes)))
-            floors = np.full(layout.num_groups, -np.inf)
-            listed = ListedCells(values=noisy[order], starts=layout.starts, floors=floors)
+            listed = ListedCells(values=noisy[order], starts=layout.starts, floors=np.full(layout.num_groups, -np.inf))
             projection = project(listed, family, sums, tolerance=math.inf)
             places, counts = order, np.rint(projection.x).astype(np.int64)
         else:

@@ -229,9 +229,43 @@ class Dataset:
         # Rows get their numbers here and nowhere else: errors, keys, lists and audits repeat them.
         numbers = FIRST_ROW + (np.arange(table.num_rows, dtype=np.int64) if rows is None else rows)
         chosen, more = _rows_of_period(table, numbers, policy, period, left_out)
-        rows = numbers[chosen]
-        columns, keep, wrong = _checked_columns(table, chosen, rows, policy, period, source, left_out)
-        faults += more + wrong + _unlisted(table, policy.loading.columns)
+        faults += more
+        rows, columns, times = numbers[chosen], dict[str, pa.Array](), Counter(table.column_names)
+        keep = np.ones(len(rows), dtype=bool)
+        for attribute in policy.schema:
+            if attribute.role is Role.DROP or times[attribute.name] != 1:
+                continue
+            column, where = table.column(attribute.name), _named(attribute.name)
+            try:
+                values = decoded(column.combine_chunks())
+                values = values if chosen.all() else values.filter(pa.array(chosen))
+                part = attribute
+                if attribute.merged == "sum":  # a row may be anything from nothing to the whole
+                    nothing, whole = Fraction(0), attribute.numeric
+                    domain = Numeric(lower=min(whole.lower, nothing), upper=max(whole.upper, nothing))
+                    part = replace(attribute, domain=domain)
+                checked = _normalise(values, part, policy, period)
+            except pa.ArrowException:  # its text may quote cells, so do not repeat it
+                faults.append(_type_problem(column.type, where))
+                if attribute.kind == Windows.kind and source.lower().endswith(EXCEL_ENDINGS):
+                    remedy = "Give the cells a date or time format in the workbook, or use text."
+                    faults[-1] = replace(faults[-1], remedy=remedy)
+                continue
+            columns[attribute.name] = checked.values
+            missing = "has no value"
+            if policy.schema.contribution is not None and policy.schema.contribution.person == attribute.name:
+                missing += ", so the rider of these trips is unknown and cannot be protected,"
+            of_column = [(attribute.unreadable, UNREADABLE, fault) for fault in checked.unreadable]
+            remedy = 'Fill it in, or set missing = "leave-out".'
+            of_column.append((attribute.missing, NO_VALUE, _Fault(checked.missing, missing, remedy)))
+            of_column += [(attribute.outside, OUTSIDE, fault) for fault in checked.outside]
+            for rule, reason, (mask, what, remedy) in of_column:
+                if rule == "leave-out":
+                    left_out.add(rows[mask], reason, attribute.name)
+                    keep &= ~mask
+                elif rule == "refuse" and mask.any():
+                    faults.append(_row_problem(what, where, rows[mask], remedy))
+        faults += _unlisted(table, policy.loading.columns)
         if faults:
             raise InputError(source, faults)
         records, parts = _records(pa.table(columns), rows, keep, schema, source, left_out)
@@ -557,55 +591,6 @@ class _Checked(NamedTuple):
     missing: BoolArray
     outside: Sequence[_Fault] = ()
     unreadable: Sequence[_Fault] = ()
-
-
-def _checked_columns(
-    table: pa.Table,
-    chosen: BoolArray,
-    rows: IntArray,
-    policy: Policy,
-    period: str | None,
-    source: str,
-    left_out: LeftOut,
-) -> tuple[dict[str, pa.Array], BoolArray, list[Problem]]:
-    columns: dict[str, pa.Array] = {}
-    keep = np.ones(len(rows), dtype=bool)
-    problems: list[Problem] = []
-    times = Counter(table.column_names)
-    for attribute in policy.schema:
-        if attribute.role is Role.DROP or times[attribute.name] != 1:
-            continue
-        column, where = table.column(attribute.name), _named(attribute.name)
-        try:
-            values = decoded(column.combine_chunks())
-            values = values if chosen.all() else values.filter(pa.array(chosen))
-            part = attribute
-            if attribute.merged == "sum":  # a row may be anything from nothing to the whole
-                nothing, whole = Fraction(0), attribute.numeric
-                domain = Numeric(lower=min(whole.lower, nothing), upper=max(whole.upper, nothing))
-                part = replace(attribute, domain=domain)
-            checked = _normalise(values, part, policy, period)
-        except pa.ArrowException:  # its text may quote cells, so do not repeat it
-            problem = _type_problem(column.type, where)
-            if attribute.kind == Windows.kind and source.lower().endswith(EXCEL_ENDINGS):
-                problem = replace(problem, remedy="Give the cells a date or time format in the workbook, or use text.")
-            problems.append(problem)
-            continue
-        columns[attribute.name] = checked.values
-        missing = "has no value"
-        if policy.schema.contribution is not None and policy.schema.contribution.person == attribute.name:
-            missing += ", so the rider of these trips is unknown and cannot be protected,"
-        faults = [(attribute.unreadable, UNREADABLE, fault) for fault in checked.unreadable]
-        remedy = 'Fill it in, or set missing = "leave-out".'
-        faults.append((attribute.missing, NO_VALUE, _Fault(checked.missing, missing, remedy)))
-        faults += [(attribute.outside, OUTSIDE, fault) for fault in checked.outside]
-        for rule, reason, (mask, what, remedy) in faults:
-            if rule == "leave-out":
-                left_out.add(rows[mask], reason, attribute.name)
-                keep &= ~mask
-            elif rule == "refuse" and mask.any():
-                problems.append(_row_problem(what, where, rows[mask], remedy))
-    return columns, keep, problems
 
 
 def _type_problem(kind: pa.DataType, where: str) -> Problem:

@@ -186,8 +186,7 @@ class EstimatesKind(Kind):
             groups.setdefault((line["purpose"], line["quantity"]), []).append(line)
         for (purpose, quantity), rows in groups.items():
             many = len(rows) > MAX_LINES
-            largest = sorted(rows, key=lambda row: -float(str(row["value"] or 0.0)))
-            chosen = largest[:MAX_LINES] if many else rows
+            chosen = sorted(rows, key=lambda row: -float(str(row["value"] or 0.0)))[:MAX_LINES] if many else rows
             lines += ["", f"{purpose}: {quantity}" + (f", the largest {len(chosen)} of {len(rows):,}" if many else "")]
             lines += [_estimate_line(row, filled.get(str(row.get("attribute")), "")) for row in chosen]
         return lines

@@ -389,8 +389,7 @@ def _check_domains(release: Release) -> str:
     classes = _classes(release)
     for name in with_role(release, PUBLIC, SENSITIVE):
         if release.attributes[name].domain is not None:
-            values = np.asarray(release.data.column(name).unique().to_pylist())
-            inside = domain_of(release, name).contains(values)
+            inside = domain_of(release, name).contains(np.asarray(release.data.column(name).unique().to_pylist()))
             require(bool(inside.all()), f"data: a value of {name} leaves the public domain")
     for name in generalised(release):
         if is_number(release, name):
