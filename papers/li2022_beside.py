@@ -26,7 +26,7 @@ from dunnage.kernels.bins.certified import BinKind, pack_vectors
 from dunnage.kernels.bins.chances import clopper_pearson
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues, published_noise, rank_clusters
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.planning.linkage import row_posterior
+from dunnage.planning.linkage import NoisyRows
 from dunnage.samples import draw_weights
 from papers.hoogervorst2019 import Setting
 from papers.li2022_naive import naive_packing
@@ -225,6 +225,24 @@ def _attack_published(
     away, known = np.abs(disclosed - whole[:, None]), np.maximum(scale, LEAST_SCALE)
     density = np.tanh(1 / (2 * known)) * np.exp(-away / known)
     return density / density.sum(axis=1, keepdims=True), None
+
+
+def row_posterior(
+    release: dn.Release,  # a noisy release that states its laws
+    truths: Mapping[str, Any],  # true values of the records by noisy column
+    stratum: IntArray | None = None,
+    *,
+    as_printed: bool = False,  # by eq. 30 as printed, which is not a valid probability
+) -> FloatArray:
+    """Return the probability that each released row belongs to each record with known true values."""
+    rows = NoisyRows.of(release, None if stratum is not None else np.zeros(len(release), dtype=np.int64))
+    assert rows is not None  # the certificate states the law of the noise
+    steps = rows.steps_of(truths)
+    given = np.zeros(steps.shape[1], dtype=np.int64) if stratum is None else stratum
+    posterior = np.zeros((steps.shape[1], len(release)))
+    for part in rows.segments(steps, rows.group_of(steps, given), as_printed=as_printed):
+        posterior[np.repeat(part.truths, part.lengths), rows.rows[part.rows]] = part.probabilities
+    return posterior
 
 
 def _attack_sound(make: Callable[[Setting, Fraction], Any]) -> Attack:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from papers.li2022_beside import row_posterior
 from tests.certificates_help import certificate_of
 from tests.settle_help import cut, noisy_release
 
@@ -19,7 +20,7 @@ import dunnage as dn
 from dunnage.errors import ParameterError
 from dunnage.model.laws import Cells
 from dunnage.planning import linkage as identification
-from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
+from dunnage.planning.linkage import NoisyRows, noisy_linkage
 
 LAWS = ("laplace", "piecewise")
 
@@ -117,8 +118,6 @@ def test_a_release_without_laws_or_with_others_is_refused() -> None:
         return dn.Release(certificate=certificate_of(body), data=release.data)
 
     silent = stating({"records": 3})
-    with pytest.raises(ParameterError):
-        row_posterior(silent, {"weight": [1.0]})
     assert noisy_linkage(silent, np.array([0, 0, 1])) is None
     with pytest.raises(ParameterError, match="volume"):
         NoisyRows.of(stating({"noise": {"volume": []}}))

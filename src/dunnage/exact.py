@@ -23,8 +23,7 @@ _DECIMAL = re.compile(r"[ \t]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t]*"
 _RATIO = re.compile(r"[ \t]*[+-]?\d+/\d+[ \t]*", re.ASCII)
 Exact = int | str | Decimal | Fraction | float
 """Accepted forms of a public number; a float means the decimal that it prints as."""
-Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
-"""Plain data that JSON can contain."""
+Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]  # plain data that JSON can contain
 
 
 def exact(value: Exact, *, what: str = "a number") -> Fraction:

@@ -424,7 +424,12 @@ class Task(Described):
         purposes = [_purpose(item) for item in _listed(given["purposes"], "purposes", MAX_PURPOSES)]
         plain = {name: given[name] for name in ("dataset", "protects", "version")}
         try:
-            columns = _read(FileColumns, given.get("file_columns", {}), "file_columns", places=_pair)
+            columns = _read(
+                FileColumns,
+                given.get("file_columns", {}),
+                "file_columns",
+                places=lambda names: tuple(names) if isinstance(names, list) else names,
+            )
         except ParameterError as error:
             raise TaskError(str(error)) from None
         return cls(**plain, purposes=tuple(purposes), schedule=schedule, limits=limits, file_columns=columns)
@@ -480,10 +485,6 @@ def _read(kind: type[_T], data: object, where: str, *, all_due: bool = False, **
         if item.name in given and str(item.type).startswith("Fraction"):
             _check_decimal(given[item.name], item.name)
     return kind(**given | {name: change(given[name]) for name, change in changes.items() if name in given})
-
-
-def _pair(names: object) -> object:
-    return tuple(names) if isinstance(names, list) else names
 
 
 def _purpose(data: object) -> Purpose:

@@ -33,8 +33,7 @@ from pydantic.fields import FieldInfo
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact, plain
 
-MAX_BYTES = 1 << 30
-"""Maximum size of a document, unless its reader allows less."""
+MAX_BYTES = 1 << 30  # maximum size of a document, unless its reader allows less
 _TYPE_NAMES = {str: "text", bool: "true or false", list: "a list", dict: "a table", type(None): "nothing"}
 
 
@@ -69,11 +68,9 @@ Amount = Annotated[
 ]
 """An exact number: whole, decimal, or the text "p/q"."""
 
-Number = int | float
-"""A number; a whole number stays whole."""
+Number = int | float  # A number; a whole number stays whole
 T = TypeVar("T")
-Listed = Annotated[tuple[T, ...], Field(strict=False)]
-"""Several items: a list in a file, a tuple in Python."""
+Listed = Annotated[tuple[T, ...], Field(strict=False)]  # several items: a list in a file, a tuple in Python
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -36,8 +36,7 @@ from dunnage.model.domains import Numeric, PointGrid
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 
-MOST_EPSILON = 700
-"""Maximum epsilon: beyond it e to the epsilon is not a double, and no promise either."""
+MOST_EPSILON = 700  # maximum epsilon: beyond it e to the epsilon is not a double, and no promise either
 _DIGITS = 40
 _PRINTED = 10**6
 

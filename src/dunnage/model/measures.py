@@ -19,13 +19,11 @@ from dunnage.model.domains import CodedDomain, Graph, Ordinal, Tree
 
 LOSS_METRIC = "loss metric of Hoogervorst et al. 2019, eq. 7, per record"
 DISTORTION_METRIC = "distortion of Bhati et al. 2021, eqs. 14 and 18, per record"
-ENTROPIES = ("entropy", "entropy-normalised")
-"""Ways to compute the importance of attributes from the records."""
+ENTROPIES = ("entropy", "entropy-normalised")  # ways to compute the importance of attributes from the records
 DISTANCE_WORDS = {True: "ordered earth mover's", False: "equal (total variation)"}
 """Distance between the values in a class and in the whole table, by whether values have an order."""
 LEAST_K = 2
-LIMIT_TOLERANCE = 1e-9
-"""Maximum rounding error of a width, diversity or distance that is compared with a limit."""
+LIMIT_TOLERANCE = 1e-9  # maximum rounding error of a width, diversity or distance that is compared with a limit
 _MAX_PAIRS = 2**22
 _NUMBER_TYPES = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
 

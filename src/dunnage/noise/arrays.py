@@ -38,8 +38,7 @@ from dunnage.noise.source import (
 
 Words = NDArray[np.unsignedinteger[Any]]
 
-MOST_SCALE = 2**40
-"""Largest scale: the chance that a number does not fit 64 bits is then below exp(-2**22)."""
+MOST_SCALE = 2**40  # largest scale: the chance that a number does not fit 64 bits is then below exp(-2**22)
 
 MAX_BELOW = 2**63
 

@@ -37,8 +37,7 @@ MAX_K = 10**6
 MIN_BETA = Fraction(1, 10**9)
 MAX_BETA = 1 - Fraction(1, 10**12)
 MAX_EPSILON = 700
-LARGE_DELTA = Fraction(1, 1000)
-"""Releases with at least this delta carry a warning, whatever the number of records."""
+LARGE_DELTA = Fraction(1, 1000)  # releases with at least this delta carry a warning, whatever the number of records
 _DIGITS = 50
 _PRINTED_DIGITS = 12
 # The limits of exponents are far beyond the smallest possible probability.

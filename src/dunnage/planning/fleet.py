@@ -62,8 +62,7 @@ Progress = Callable[[str], None]
 Fleet = tuple[int, ...]
 
 MAX_WAIT_SECONDS = 180
-WAIT_LIMIT_SECONDS = 86_400
-"""Longest mean wait that you can set: a day."""
+WAIT_LIMIT_SECONDS = 86_400  # longest mean wait that you can set: a day
 # Near the answer, the mean wait falls with about this power of the fleet. Only the next step of the search uses it.
 _WAIT_POWER = 5.0
 # A first guess at the riders who share a shuttle.

@@ -160,8 +160,7 @@ def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_S
 # Noisy rows
 
 
-MAX_WORK = 20_000_000
-"""Pairs of a true value and a row that are considered for one figure of truck linkage."""
+MAX_WORK = 20_000_000  # pairs of a true value and a row that are considered for one figure of truck linkage
 MAX_POINTS = 4096
 _CHUNK = 1_000_000
 _NODES = 1024
@@ -377,28 +376,6 @@ def noisy_rows(release: Release) -> IntArray:
     if "class_id" not in release.data.column_names:
         return np.arange(len(release))
     return np.flatnonzero(release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False) < 0)
-
-
-def row_posterior(
-    release: Release,  # a noisy release that states its laws
-    truths: Mapping[str, npt.ArrayLike],  # true values of the records by noisy column
-    stratum: IntArray | None = None,
-    *,
-    as_printed: bool = False,  # by eq. 30 as printed, which is not a valid probability
-) -> FloatArray:
-    """Return the probability that each released row belongs to each record with known true values."""
-    rows = NoisyRows.of(release, None if stratum is not None else np.zeros(len(release), dtype=np.int64))
-    if rows is None:
-        raise ParameterError(
-            "rows can be linked to records only if the law of the noise is known, but the certificate does not state "
-            "it. Use a release of noisy-values or noisy-clusters that is not as published."
-        )
-    steps = rows.steps_of(truths)
-    given = np.zeros(steps.shape[1], dtype=np.int64) if stratum is None else stratum
-    posterior = np.zeros((steps.shape[1], len(release)))
-    for part in rows.segments(steps, rows.group_of(steps, given), as_printed=as_printed):
-        posterior[np.repeat(part.truths, part.lengths), rows.rows[part.rows]] = part.probabilities
-    return posterior
 
 
 # Trucks

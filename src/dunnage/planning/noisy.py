@@ -41,8 +41,7 @@ from dunnage.planning.plan import Certified
 from dunnage.planning.problem import PackingProblem, Telling
 from dunnage.release import Release, Uncertain
 
-Packed = tuple[IntArray, IntArray, int]
-"""Bin of each row, kind of each bin, and a bound in whole costs."""
+Packed = tuple[IntArray, IntArray, int]  # bin of each row, kind of each bin, and a bound in whole costs
 
 SEARCH_WIDTH = 400
 _BUFFERS = 8
@@ -328,14 +327,12 @@ def _started(
 # True values, given noisy values and a prior
 
 
-MAX_SEARCHED = 500
-"""Maximum number of rows for a search row by row; more rows are packed with a buffer for each."""
+MAX_SEARCHED = 500  # maximum number of rows for a search row by row; more rows are packed with a buffer for each
 MIN_WIDTH, MAX_WIDTH = 512, 1 << 15
 MAX_TOTAL_WIDTH = 1 << 18
 MAX_POINTS = 10**8
 _CELLS = 4_000_000
-_ROUNDING = 1e-10
-"""Allowance for floating point in a probability, for each row of a bin."""
+_ROUNDING = 1e-10  # allowance for floating point in a probability, for each row of a bin
 
 
 def all_hold(misses: Iterable[tuple[Fraction, int]]) -> float:

@@ -24,8 +24,7 @@ from dunnage.release import Release, Uncertain
 MAX_COST = 10**6
 _MAX_ROWS_NAMED = 20
 
-Telling = Callable[[str, int, int], None]
-"""Called with the stage, the trucks or cost, and the bound."""
+Telling = Callable[[str, int, int], None]  # called with the stage, the trucks or cost, and the bound
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -69,8 +69,7 @@ from dunnage.text import percent_change, several
 
 EVENTS_FILE = "events.csv"
 MAX_SETTLEMENT_BYTES = 1 << 26
-MAX_SHUTTLE_HOUR = 1e9
-"""Maximum cost of a shuttle per hour, in any currency."""
+MAX_SHUTTLE_HOUR = 1e9  # maximum cost of a shuttle per hour, in any currency
 _MAX_ZONES_NAMED = 5
 _EXPANSIONS = 2  # days of the release that are simulated to park the shuttles of a plan made elsewhere
 

@@ -62,8 +62,7 @@ _PRICE_DIGITS = 1000
 _LARGEST_SUM = 2**62
 _KERNEL_BITS = 40
 
-WholeArray = npt.NDArray[Any]
-"""Whole numbers: 64-bit, or Python's own if 64 bits are too few."""
+WholeArray = npt.NDArray[Any]  # whole numbers: 64-bit, or Python's own if 64 bits are too few
 
 
 def whole_amounts(values: FloatArray) -> tuple[WholeArray, int]:

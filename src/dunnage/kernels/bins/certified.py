@@ -203,8 +203,7 @@ class FleetPricing:
 
 STEPS_PER_ITEM = 4000
 MAX_STEPS = 3_000_000
-PIECE_STEPS = 200_000
-"""Between two looks at the clock."""
+PIECE_STEPS = 200_000  # between two looks at the clock
 
 
 def mix_classes(

@@ -44,8 +44,7 @@ Amounts = tuple[int, ...]
 
 MAX_SUMS = 400
 TRIAL_PARTS = 20
-MAX_CROSSINGS = 100_000
-"""Sorts times classes of a part; a part with more has far too many states to count."""
+MAX_CROSSINGS = 100_000  # sorts times classes of a part; a part with more has far too many states to count
 
 
 class Sort(NamedTuple):
@@ -142,8 +141,7 @@ class _Standing(NamedTuple):
     room: Amounts | None
 
 
-State = tuple[tuple[int, int], ...]
-"""The number of bins of each standing; standings by number, ascending."""
+State = tuple[tuple[int, int], ...]  # the number of bins of each standing; standings by number, ascending
 Option = tuple[int, int, State]
 """To place an item into a bin of some standing: the standing, the number of bins with it, the state afterwards."""
 _DONE, _DEAD = -1, -2

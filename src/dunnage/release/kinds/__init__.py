@@ -28,10 +28,8 @@ from dunnage.model.guarantees import KAnonymity, SampledDP
 
 ROWS, COUNTS, ESTIMATES = "rows", "counts", "estimates"
 """What a certificate calls its kind of release."""
-CELLS = "cells"
-"""Name of the feature of counts that tells every type of trips apart."""
-Columns = dict[str, pa.DataType | None]
-"""Columns of a table, in order, with their types; None allows any type."""
+CELLS = "cells"  # name of the feature of counts that tells every type of trips apart
+Columns = dict[str, pa.DataType | None]  # columns of a table, in order, with their types; None allows any type
 PUBLIC, SENSITIVE, GENERALISED = "public", "sensitive", "quasi-identifier"
 
 
