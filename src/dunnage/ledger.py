@@ -242,8 +242,6 @@ def _create(path: Path) -> None:
 _NONE = "none"
 _log = logging.getLogger("dunnage")
 
-# Exact amounts as text
-
 
 def _fraction_text(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"

@@ -719,7 +719,6 @@ def _check_paths(name: str, mechanism: LocalTrajectory, counts: Mapping[str, int
 
 
 def _check_estimate_loss(release: Release) -> str:
-    """Check what a report, a slot and a day give away, and that the promise follows from the task."""
     stated, rebuilt = release.certificate, Rebuilt.of(release.certificate)
     task, losses, measures = rebuilt.task, rebuilt.losses, stated.estimates
     fits = same(promises.loss_measures(task, losses).plain(), measures.loss.plain())

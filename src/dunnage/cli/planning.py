@@ -194,7 +194,6 @@ def size(
 
 
 def _dates(given: list[str]) -> int | dict[str, int] | None:
-    """Read the number of dates: one for all days, or LABEL=NUMBER for each label."""
     parts = [part.strip(" \t") for text in given for part in text.split(",")]
     numbers = dict(part.rpartition("=")[::2] for part in parts)
     counts = {label.strip(): n for label, text in numbers.items() if (n := whole(text)) is not None}

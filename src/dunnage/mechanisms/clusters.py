@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """UtilityClusters: classes of similar records, with numbers, trees, networks and plain labels in one metric.
 
-Local recoding after Bhati, Ivanchev, Bojic, Datta and Eckhoff 2021. A class is charged its largest distance in each
-attribute over the diameter of the public domain, times the weight of the attribute. The clustering keeps the sum over
-all records low. It only proposes classes: the mechanism then counts that each has k records (or persons), whatever the
-clustering did. ``docs/proofs/utility-clusters.md`` says what is proved.
+A class is charged its largest distance in each attribute over the diameter of the public domain, times the weight of
+the attribute. The clustering only proposes classes: the mechanism then counts that each has k records (or persons).
+``docs/proofs/utility-clusters.md`` says what is proved.
 """
 
 from __future__ import annotations

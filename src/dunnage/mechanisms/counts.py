@@ -406,8 +406,6 @@ def sensitivity(schema: Schema, period: str | None) -> int:
 
 
 class CountFigures(TypedDict, total=False):
-    """What the certificate states about counts besides their number and loss."""
-
     noise: CountNoise
     features: list[FeatureNoise]
     kkt_residual: float

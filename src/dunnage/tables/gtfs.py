@@ -605,7 +605,6 @@ def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], lis
 def _hubs(
     feed: _Feed, city: City, timetable: _Timetable, kept: IntArray, setting: FeedSetting
 ) -> tuple[BoolArray, str]:
-    """Choose hubs: the named stops, or the busiest stops that are far enough apart."""
     hubs = np.zeros(len(city.stops), dtype=bool)
     if not isinstance(setting.hubs, int):
         if lost := [name for name in setting.hubs if name not in city.stops]:
@@ -761,7 +760,6 @@ def _walks(
 def generate_network(
     path: str | PathLike[str], out: str | PathLike[str], *, names: bool = False, force: bool = False
 ) -> FeedNetwork:
-    """Write the network of a feed as an edge list ``from,to,length``, as a policy reads it."""
     target = Path(out)
     if os.path.lexists(target) and not force:
         raise OutputError(f"{target} already exists. Choose another name, or replace it with --force.")

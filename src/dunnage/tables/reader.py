@@ -297,7 +297,6 @@ class _Sheet(NamedTuple):
 def _tables_of_workbook(
     path: Path, options: ReadOptions, wanted: set[str], limit: int | None = None
 ) -> dict[str, _Sheet]:
-    """Return the sheets with a table among the visible sheets, or the named one."""
     try:
         import python_calamine as calamine
     except ImportError:
@@ -610,7 +609,6 @@ def delimiter_of(content: bytes, path: str | PathLike[str]) -> str:
 
 
 def read_lines(path: str | PathLike[str], delimiter: str | None = None) -> list[tuple[int, list[str]]]:
-    """Read the non-blank lines of a short public list, each with its number."""
     place, lines = Path(path), list[tuple[int, list[str]]]()
     if is_named(place, PARQUET_ENDINGS + EXCEL_ENDINGS):
         return _lines_of(place)

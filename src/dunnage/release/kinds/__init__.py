@@ -73,7 +73,6 @@ class Kind(abc.ABC):
         """Tell the owner in a line or two what was released."""
 
     def check_columns(self, release: Release) -> str:
-        """Check that tables and columns are exactly those that the certificate describes."""
         names = [item.name for item in release.certificate.attributes]
         require(len(set(names)) == len(names), "an attribute is listed twice")
         expected = self.tables(release)

@@ -234,8 +234,6 @@ def _label_words(release: Release) -> str:
 
 
 class ClassesKind(NoisyKind):
-    """Records of one class look alike: by intervals, nodes, sets, means or multisets."""
-
     def tables(self, release: Release) -> dict[str, Columns]:
         as_is: Columns = dict.fromkeys(with_role(release, PUBLIC, SENSITIVE))
         classes: Columns = {**_class_columns(release)}
