@@ -42,10 +42,8 @@ def _check_ours(target: Path, marker: str, names: frozenset[str] | None = None) 
 
 
 def check_room(folder: Path, num_bytes: int) -> None:
-    """Check by trying that a folder can be written and has this much room; an :class:`OSError` says why not.
-
-    Neither modes nor the superuser's rights show whether a file system can be written, nor its free space a quota.
-    """
+    """Check by trying that a folder can be written and has this much room; an :class:`OSError` says why not."""
+    # Neither modes nor the superuser's rights show whether a file system can be written, nor its free space a quota.
     trial = folder / f".dunnage-{secrets.token_hex(8)}"
     trial.mkdir()
     trial.rmdir()

@@ -687,10 +687,8 @@ class OnGrid(Tiered[Law], ABC):
         return math.sqrt(self.channel(tier).variance(share, integer(num_devices, "num_devices", least=1)))
 
     def noise_verdict(self, num_devices: int, present: float = 1.0) -> NoiseVerdict:
-        """Judge whether a fleet with tiers of equal size is large enough for shares, and what would be enough.
-
-        ``present`` is the share of reports with a place in the box: the others say nothing about places.
-        """
+        """Judge whether a fleet with tiers of equal size is large enough for shares, and what would be enough."""
+        # `present` is the share of reports with a place in the box: the others say nothing about places.
         epsilons, grid = [tier.epsilon for tier in self.levels], self.grid
         num = integer(num_devices, "num_devices", least=1)
 

@@ -336,10 +336,8 @@ def strata(dataset: Dataset) -> tuple[IntArray, int]:
 
 
 def released_column(dataset: Dataset, name: str) -> pa.Array:
-    """Return a public or sensitive column as it is released: equal values look equal, in types that all readers know.
-
-    A negative zero equals zero but prints differently, so it would distinguish records of one class.
-    """
+    """Return a public or sensitive column as it is released: equal values look equal, in types that all read."""
+    # A negative zero equals zero but prints differently, so it would distinguish records of one class.
     column = dataset.column(name)
     if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
         return column.cast(pa.decimal128(column.type.precision, column.type.scale))
@@ -370,11 +368,9 @@ def class_table(dataset: Dataset, classes: EquivalenceClasses, statistic: str) -
 
 
 def class_means(class_id: IntArray, values: FloatArray) -> FloatArray:
-    """Return the mean of each class, as a function of its values alone.
-
-    A floating-point sum depends on the order of its terms, so it would leak the order of the input. Values are
-    therefore added in sorted order, and as whole numbers if they are decimals.
-    """
+    """Return the mean of each class, as a function of its values alone."""
+    # A floating-point sum depends on the order of its terms, so it would leak the order of the input. Values are
+    # therefore added in sorted order, and as whole numbers if they are decimals.
     order = np.lexsort((values, class_id))
     sizes = class_sizes(class_id)
     starts = np.cumsum(sizes) - sizes

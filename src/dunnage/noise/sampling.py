@@ -159,10 +159,8 @@ class _Tails:
         return _DOWN.subtract(more, less)
 
     def records(self, threshold: int) -> int:
-        """Return the n for which the tail from a threshold on is largest: a count of the threshold is above gamma n.
-
-        Tails grow with n. Their excess grows as long as gamma n <= threshold - 1, and falls from there on.
-        """
+        """Return the n for which the tail from a threshold on is largest: a count of the threshold is above gamma n."""
+        # Tails grow with n. Their excess grows as long as gamma n <= threshold - 1, and falls from there on.
         return math.ceil((threshold - 1) / self.gamma) if self.excess else math.ceil(threshold / self.gamma) - 1
 
     def threshold(self, records: int) -> int:

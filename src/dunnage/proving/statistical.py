@@ -279,11 +279,6 @@ def _order(order: Any) -> int:
     return _ORDERS[tuple(int(place) for place in order)]
 
 
-def _eighths(bits: int) -> list[tuple[int, int]]:
-    """Bound the cumulative chances of one, three and four eighths, in this order."""
-    return [((eighths << bits) // 8, -(-(eighths << bits) // 8)) for eighths in (1, 4)]
-
-
 def _numbers(size: int, law: ExactLaw, name: str, *given: Any) -> Trial:
     return Trial(_times(size, lambda noise: getattr(noise, name)(*given)), law)
 
@@ -320,7 +315,10 @@ def trials() -> dict[str, Mapping[str, list[Trial]]]:
             "discrete_laplace": [_numbers(half, _laplace(scale), "discrete_laplace", scale) for scale in _SCALES],
             "binomial": [_numbers(FEW, _binomial(24, 0.3), "binomial", 24, Fraction(3, 10))],
             "exponential_choice": [_numbers(half, _choice(_FEW_SCORES), "exponential_choice", _FEW_SCORES)],
-            "invert": [_numbers(FEW, _EIGHTHS, "invert", _eighths)],
+            # bounds of the cumulative chances of one and of four eighths
+            "invert": [
+                _numbers(FEW, _EIGHTHS, "invert", lambda b: [((n << b) // 8, -(-(n << b) // 8)) for n in (1, 4)])
+            ],
             "permutation": [Trial(_times(half, lambda noise: _order(noise.permutation(4))), _uniform(24))],
         },
         "arrays": {

@@ -60,9 +60,8 @@ class PackageSetting:
 def package_setting(name: str) -> PackageSetting:
     """Return a setting of the papers by its name: ``25-L-U``, or ``200-L`` for Scholl's hard instance.
 
-    The parts are the number of packages, Large (capacity 500) or Small (2500) relative to the truck, and the law:
-    Uniform on [125, 375], Normal(250, 100) on [0, 500], or Unequal halves. See Hoogervorst et al. 2019, Table 2;
-    Li et al. 2022, Tables 1 and 2.
+    The parts are the number of packages, Large (capacity 500) or Small (2500), and the law: Uniform on [125, 375],
+    Normal(250, 100) on [0, 500], or Unequal halves (Hoogervorst et al. 2019, Table 2; Li et al. 2022, Tables 1, 2).
     """
     match = _SETTING.match(name)
     if not match or (match["law"] is None and match["items"] == "S"):

@@ -139,10 +139,8 @@ def _crossings(num_chords: int) -> tuple[list[FloatArray], list[list[int]]]:
 def rides(setting: RideSetting | int, seed: int | None = None) -> pa.Table:
     """Generate rides in the order of their start: ``card``, ``type``, ``board``, ``alight``, ``start`` (second of day).
 
-    A card has one to four rides: from home to work or an errand, back, and perhaps another errand. Homes are mostly
-    outside and destinations inside, near destinations are more frequent, and some stations are much busier than others.
-    Most cards go to work in the morning and back in the evening. The entropies of type, stations and start (in buckets
-    of 900 s) are close to those in Bhati et al. 2021, Table 4.
+    A card has one to four rides. The entropies of type, stations and start (in buckets of 900 s) are close to those in
+    Bhati et al. 2021, Table 4.
     """
     if not isinstance(setting, RideSetting):
         setting = RideSetting(size=setting)

@@ -110,11 +110,9 @@ class TelemetrySetting:
 
 
 def telemetry(setting: TelemetrySetting | int, seed: int | None = None) -> pa.Table:
-    """Generate telemetry in memory: ``vehicle``, ``time``, and a column for each number.
+    """Generate telemetry in memory by vehicle, then by time: ``vehicle``, ``time``, and a column for each number.
 
-    Rows are ordered by vehicle, then by time. Heavy trucks are slower, cooled trucks are cold and dry, the hold is dark
-    until a door is opened, and shocks increase with speed. A driver's tenure grows with age. Some readings are missing,
-    and a few are outside the public domain, like those of a broken sensor.
+    Some readings are missing, and a few are outside the public domain, like those of a broken sensor.
     """
     if not isinstance(setting, TelemetrySetting):
         setting = TelemetrySetting(size=setting)
@@ -330,10 +328,7 @@ class PositionSetting:
 def positions(setting: PositionSetting | int, seed: int | None = None) -> pa.Table:
     """Generate positions in memory, in the order of time: ``vehicle``, ``time``, ``lon``, ``lat``.
 
-    Every vehicle drives along streets from its depot to places on its round or anywhere in the city, stays there for a
-    while and returns; some are always parked. Streets are dense and slow in the centre, main streets are fast, and few
-    vehicles drive at night. Some destinations are outside the box, and receivers sometimes lose their position, for a
-    moment or longer.
+    Vehicles drive along streets from their depots and back; some are always parked, some leave the box or lose signal.
     """
     if not isinstance(setting, PositionSetting):
         setting = PositionSetting(size=setting)

@@ -175,12 +175,10 @@ def trip_stops() -> pa.Table:
 
 
 def trip_modes() -> pa.Table:
-    """Return the quickest mode of each pair of stops: ``origin``, ``destination``, ``mode``.
+    """Return the quickest of the twelve ``TRIP_MODES`` of each pair of stops: ``origin``, ``destination``, ``mode``.
 
-    A mode may start with a shuttle, may have one or two buses between hubs, and may end with a shuttle: twelve modes,
-    see ``TRIP_MODES``. Without a shuttle, riders walk at most 800 m. Shuttles go from door to door within their zone
-    (mode ``shuttle``), and to and from its hubs and the central hub, where riders can change to the shuttle of another
-    zone (``shuttle-hub-shuttle``).
+    Riders walk at most 800 m. Shuttles go from door to door within their zone, and to and from its hubs and the central
+    hub, where riders can change to the shuttle of another zone (``shuttle-hub-shuttle``).
     """
     city = lay_town().city
     num = len(city.stops)

@@ -156,11 +156,8 @@ def trips(
 ) -> pa.Table:
     """Generate the trips of a day in the order of their start: ``card``, ``board_stop``, ``alight_stop``, ``tap_in``.
 
-    Trips are few compared with all possible trips, and most are on few pairs of stops: to work in the morning, back in
-    the evening, others in between. Most cards have one trip, or go out and back; some continue from their destination,
-    and a few are shared (by a school or a hotel) and may have dozens of trips. Some trips begin after midnight, but all
-    are on one calendar day. With the same seed and no size, the trips of a window are those of the whole day that begin
-    in it, except that cards are assigned again.
+    Trips are few compared with all possible ones, and most are on few pairs of stops: to work, back, others in between.
+    With the same seed and no size, the trips of a window are those of the whole day, with other cards.
     """
     return _table(TripSetting(size=size, weekend=weekend, window=window), seed, city)
 
