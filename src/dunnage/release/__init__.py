@@ -339,7 +339,7 @@ def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
                 if 2 * cells > (folder / f"{name}.csv").stat().st_size:
                     raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv can have.")
                 tables[name] = file.read()
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, ValueError):  # a name in the footer may not be UTF-8
         raise ReleaseError(f"{folder}: a Parquet table cannot be read. Request the release again.") from None
     return tables
 
