@@ -242,3 +242,13 @@ def test_samples_have_a_largest_size(line: str, place: Path) -> None:
     for number in ("10000000000", "9" * 30):
         run(f"generate {line} {number}").refused("from ")
     run("pack partition --capacity 300kg --extra-trucks 10000000000 -o out").refused("extra_trucks")
+
+
+def test_a_column_whose_name_is_no_text(place: Path) -> None:
+    """Arrow fails on it with an error of Python's own."""
+    path = place / "partition" / "data.parquet"
+    path.write_bytes(path.read_bytes().replace(b"weight_lower", b"weight_\xffower"))
+    restated(place / "partition")
+    for line in ("pack partition --capacity 300kg -o out", "audit partition --external -o out", "show partition"):
+        run(line).refused("partition")
+    assert run("verify partition").code == 1

@@ -360,7 +360,7 @@ def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
                 tables[name] = Parquet.open(stream, limit).read()
     except Oversized:
         raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv can have.") from None
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, ValueError):  # a name in the footer may not be UTF-8
         raise ReleaseError(f"{folder}: a Parquet table cannot be read. Request the release again.") from None
     return tables
 
