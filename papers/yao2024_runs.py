@@ -22,7 +22,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting import batch
-from dunnage.collecting.estimate import hadamard_scores, project_shares
+from dunnage.collecting.estimate import project_shares, walsh_hadamard
 from dunnage.collecting.kernels import split_cells
 from dunnage.collecting.tally import Counts, Sums, Tally
 from dunnage.devices.numbers import (
@@ -292,7 +292,9 @@ def unbiased(law: object, tally: Tally) -> FloatArray:
 def _oracle_shares(oracle: object, part: object, num: int) -> FloatArray:
     assert isinstance(part, Counts)
     if isinstance(oracle, HadamardResponse):
-        return np.asarray(oracle.scale * hadamard_scores(oracle, part.counts)[0] / num)
+        rows, blocks = np.divmod(np.arange(oracle.num_inputs), oracle.num_blocks)
+        scores = walsh_hadamard(part.counts.reshape(oracle.num_blocks, oracle.num_columns))
+        return np.asarray(oracle.scale * scores[blocks, rows + 1] / num)
     return np.asarray((part.counts - oracle.offset * part.num) * oracle.scale / num)  # type: ignore[attr-defined]
 
 

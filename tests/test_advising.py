@@ -543,7 +543,7 @@ def test_packages_outside_the_plan_need_trucks_too(place):
     case = TRUCKS.open(_asked(place))
     task = next(task for task in TRUCKS.candidates(case)[0] if task.mechanism == "sampled-lattice")
     assert task.on == "generated"
-    assert task.guarantee.startswith("sampled-dp, epsilon 1, delta 0.0007")
+    assert task.guarantee.startswith("sampled-dp, epsilon 1, delta 0.0008")
     task = replace(task, parameters={"k": 2, "beta": 0.5, "epsilon_choice": 1})
     drawn = TRUCKS.measure(case, task)
     outside = drawn.figures["packages outside the plan"]

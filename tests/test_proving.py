@@ -62,12 +62,12 @@ FORMS = {"product": {2: 4, 3: 6}, "qlp": {2: 2, 3: 2}, "qjlp": {2: 2, 3: 2}}
 
 
 @pytest.fixture(scope="module")
-def proof(thorough: bool) -> Iterator[Proof]:
+def proof(thorough: bool) -> Proof:
     """The short form on everything; of the noise, whose laws have tests of their own, on fewer draws."""
     with pytest.MonkeyPatch.context() as patch:
         for name in () if thorough else ("FEW", "SOME", "MANY"):
             patch.setattr(primitives, name, getattr(primitives, name) // 5)
-        yield prove()
+        return prove()
 
 
 def found(proof: Proof, mechanism: str, variant: str) -> Verdict:
