@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 import time
@@ -167,6 +168,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         place = Path(__file__).parent
         rank = {place / name: number for number, name in enumerate(FIRST)}
         items.sort(key=lambda item: rank.get(item.path, len(FIRST)))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from going through all modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
