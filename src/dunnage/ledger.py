@@ -58,6 +58,7 @@ MEMORY = ":memory:"
 
 _APPLICATION_ID = 0x44554E4C  # "DUNL", in the header of every ledger
 _SUPPORTED = 'a path, "sqlite:///path" or ":memory:"'
+_OLD_COPY = "A copy forgets what was spent since it was made: use one only if nothing was published after that"
 
 # Format 1. A second row of one number or id is refused too: REPLACE would delete a row without the delete trigger.
 _SCHEMA = Path(__file__).with_name("ledger.sql").read_text(encoding="utf-8")
@@ -79,11 +80,11 @@ def location(url: str | os.PathLike[str]) -> Path | None:
 
 
 _MEANINGS: Mapping[int, str] = {
-    sqlite3.SQLITE_READONLY: "cannot be written. Get permission to write it, or copy it to a place where you may",
+    sqlite3.SQLITE_READONLY: "cannot be written. Get permission to write it; a copy would be a second budget",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened. Check that it exists and that you may write the file and its folder",
     sqlite3.SQLITE_FULL: "cannot be written: the disk is full. Free some space and try again",
     sqlite3.SQLITE_NOTADB: "is not a Dunnage ledger. It was not touched. Name another file",
-    sqlite3.SQLITE_CORRUPT: "is damaged. Restore it from a copy. A new ledger would forget what was spent",
+    sqlite3.SQLITE_CORRUPT: f"is damaged. {_OLD_COPY}",
 }
 
 
@@ -434,7 +435,7 @@ def _readable() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-        raise LedgerError("the ledger has a row that cannot be read. Restore it from a copy.") from error
+        raise LedgerError(f"the ledger has a row that cannot be read. {_OLD_COPY}.") from error
 
 
 def _check_texts(rows: Iterable[Iterable[object]]) -> None:

@@ -212,8 +212,7 @@ class _Tails:
         """Bound how much of the probability of a count counts."""
         if not self.excess:
             return mass
-        # Without the record, the count has (num - count) / (num (1 - beta)) times the probability; e^epsilon is
-        # 1 / (1 - beta). It is not negative, because the count is above gamma num.
+        # Without the record: (num - count) / (num (1 - beta)) of it, times e^epsilon. Not above 1 beyond gamma num.
         return _UP.multiply(mass, _decimal(1 - Fraction(num - count, num) / (1 - self.beta) ** 2, _UP))
 
     def _step(self, num: int, count: int) -> Decimal:
