@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from papers.li2022_beside import row_posterior
 from tests.builders import WEIGHT, a_policy
 from tests.plans_help import plan_of
 
@@ -26,7 +27,7 @@ from dunnage.auditing.findings import words
 from dunnage.auditing.noisy import NoisyTruth, NoisyView, attack_rows, max_likelihood, nearest_hits, simulate
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.model.laws import Cells
-from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
+from dunnage.planning.linkage import NoisyRows, noisy_linkage
 from dunnage.planning.problem import combinations
 from dunnage.showing.audit import audit_page, write_audit
 from dunnage.text import percent_at_most
