@@ -603,6 +603,13 @@ class Place:
         self.damaged.clear()
 
 
+@contextlib.contextmanager
+def a_place() -> Iterator[Place]:
+    """Give a place in memory where there is such a file system: ledgers wait for a disk at every write."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as name:
+        yield Place(Path(name))
+
+
 def tell(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
@@ -610,8 +617,7 @@ def tell(text: str) -> None:
 
 def main(first: int, last: int) -> None:
     codes: dict[int, int] = {}
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as name:
-        place = Place(Path(name))
+    with a_place() as place:
         for number in range(first, last):
             end = place.play(number)
             codes[end.code] = codes.get(end.code, 0) + 1

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.commands import run
-from tests.fuzzing import OLD, Place, restated
+from tests.fuzzing import OLD, a_place, restated
 
 import dunnage as dn
 from dunnage import ledger
@@ -215,13 +215,14 @@ def test_odd_numbers_in_plans(odd: str, place: Path) -> None:
 # Everything else
 
 
-def test_fuzzed_files_and_arguments(tmp_path: Path, thorough: bool) -> None:
+def test_fuzzed_files_and_arguments(thorough: bool) -> None:
     """Genuine files with damage, and odd arguments: a message and exit 2, or a failed check; never a traceback."""
-    fuzzed, wrong = Place(tmp_path), []
-    for number in range(NUM_FUZZED_LONG if thorough else NUM_FUZZED):
-        end = fuzzed.play(number)
-        if end.wrong:
-            wrong.append(f"{number}: {end.wrong}: {' '.join(end.words)[:200]!r}\n{end.err[:300]}")
+    wrong = []
+    with a_place() as fuzzed:
+        for number in range(NUM_FUZZED_LONG if thorough else NUM_FUZZED):
+            end = fuzzed.play(number)
+            if end.wrong:
+                wrong.append(f"{number}: {end.wrong}: {' '.join(end.words)[:200]!r}\n{end.err[:300]}")
     assert not wrong, "\n".join(wrong[:20])
 
 
