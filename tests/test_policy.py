@@ -431,7 +431,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
         "protects": draw(st.from_regex(r"[a-z]{1,12}( [a-z0-9]{1,8}){0,2}", fullmatch=True)),
         "attributes": draw(st.dictionaries(NAMES, attributes(), min_size=1, max_size=4)),
         "mechanism": {
-            "name": draw(NAMES),
+            "name": draw(NAMES.filter(lambda name: not name.startswith("local-"))),  # those are for devices
             "k": draw(st.integers()),
             "x": draw(AMOUNTS | st.lists(AMOUNTS, min_size=1)),
         },
