@@ -97,7 +97,7 @@ def test_demand_of_every_shape(shape: str, fleet: int) -> None:
     operation = checked(case, [fleet, fleet])
     parts = operation.by_period()
     there = sum(parts[name] for name in ("busy", "empty", "parked")).sum()
-    assert there == pytest.approx(operation.horizon * 2 * fleet / 1800)
+    assert there == pytest.approx((operation.end - operation.start) * 2 * fleet / 1800)
     assert (parts["busy"].sum() * 1800, parts["empty"].sum() * 1800) == pytest.approx(
         (operation.busy.sum(), operation.empty.sum())
     )
@@ -110,7 +110,7 @@ def test_small_days_by_hand() -> None:
     back = [(370, "arrive", 3), (370, "dropoff", 3), (390, "depart", 3), (690, "arrive", 0), (690, "park", 0)]
     assert story(operation) == there + back
     assert (operation.waits.tolist(), operation.busy.tolist(), operation.empty.tolist()) == ([100], [240], [400])
-    assert (operation.horizon, operation.late) == (640, 0)
+    assert ((operation.end - operation.start), operation.late) == (640, 0)
     # Every minute someone wants to go from stop 3, at the other end, to stop 2.
     seconds = 60 * np.arange(200)
     far = LINE * 5
@@ -202,7 +202,7 @@ def test_crowds_gaps_and_empty_zones() -> None:
     assert len(operation.moves.shuttle) < 100
     none = Requests.single([], [], [], [])
     operation = simulate(none, [0, 2], LINE, [0, 3])
-    assert (operation.mean_wait, operation.horizon) == (0.0, 0)
+    assert (operation.mean_wait, (operation.end - operation.start)) == (0.0, 0)
     assert check_operation(none, [0, 2], LINE, [0, 3], Service(), operation) == []
     assert [row[1] for row in story(operation)] == ["park"]
     one = Requests.single([0], [1], [2], [0])

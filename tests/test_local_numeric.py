@@ -280,7 +280,8 @@ def test_signs_are_drawn_from_points():
 
 
 def test_coins_enclose_their_probability_and_decide_ties_exactly():
-    for coin in (n.odds_coin(3, 7, Fraction(1, 3)), n.odds_coin(1, 10**12, Fraction(30)), n.literal_coin(ONE)):
+    literal = n.LiteralPiecewise(epsilon=ONE, steps=1)._inside
+    for coin in (n.odds_coin(3, 7, Fraction(1, 3)), n.odds_coin(1, 10**12, Fraction(30)), literal):
         low, high = coin.bounds(200)
         for bits in (1, 8, 64, 100):
             near_low, near_high = coin.bounds(bits)

@@ -53,7 +53,7 @@ def test_numbers_of_paths_are_one_to_one():
     for (grid, hops), steps in product([(TINY, 1), (SMALL, 1), (SMALL, 2), (SMALL, 3)], [1, 2, 3]):
         paths = ReachablePaths(grid=grid, steps=steps, hops=hops)
         reachable = listed(grid, steps, hops)
-        assert paths.num_paths == len(reachable) == paths.num_inputs - 1
+        assert paths.num_paths == len(reachable)
         assert sorted(paths.index(path) for path in reachable) == list(range(paths.num_paths))
         assert all(paths.cells(paths.index(path)) == path for path in reachable)
         assert paths.cells(paths.num_paths) is None
@@ -240,7 +240,10 @@ def test_verdicts_on_maps_are_those_of_trying():
 
         def is_noise(levels, of=tiers, kind=kind, form=form, num=num):
             grid = Grid(box=BOX, levels=levels, area_levels=2)
-            mechanism, sound = kind(grid=grid, tiers=of, **form), ReachablePaths(grid=grid, steps=2, hops=1).num_inputs
+            mechanism, sound = (
+                kind(grid=grid, tiers=of, **form),
+                ReachablePaths(grid=grid, steps=2, hops=1).num_paths + 1,
+            )
             precision = sum(mechanism.predicted_sd(tier, num // len(of)) ** -2 for tier in of)
             return precision**-0.5 > 2.5 / (grid.num_cells + 1 if kind is LocalLocation else sound)
 

@@ -244,7 +244,7 @@ class TestBounds:
             noise_arrays._laplace_table(Fraction(20), layout)[0]._law,
             noise_arrays._low_digit_table(large, layout)._law,
             noise_arrays._binomial_table(300, Fraction(1, 3), layout)._law,
-            noise_arrays._bernoulli_unlikely_table(Fraction(7), layout)._law,
+            noise_arrays._coin_table(noise_arrays._unlikely, Fraction(7), layout)._law,
         ]
         for law, bits in itertools.product(laws, (3, 64, 200)):
             bounds = law(bits)

@@ -632,8 +632,8 @@ def test_odds_of_numbers_that_are_a_twentieth_off_are_caught(monkeypatch):
 
 
 def test_arrays_that_are_a_twentieth_off_are_caught(monkeypatch):
-    ratio, tables = noise_arrays._geometric_ratio, ("_geometric_table", "_laplace_table", "_low_digit_table")
-    monkeypatch.setattr(noise_arrays, "_geometric_ratio", lambda scale: ratio(scale * Fraction(20, 21)))
+    ratio, tables = noise_arrays.exp_interval, ("_geometric_table", "_laplace_table", "_low_digit_table")
+    monkeypatch.setattr(noise_arrays, "exp_interval", lambda x, bits: ratio(x * Fraction(21, 20), bits))
     for name in tables:  # not kept for what is drawn afterwards
         monkeypatch.setattr(noise_arrays, name, getattr(noise_arrays, name).__wrapped__)
     assert failing_draws("arrays", "geometric")

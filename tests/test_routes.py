@@ -16,7 +16,7 @@ from dunnage.errors import ParameterError, Refusal
 from dunnage.model.city import Buses, City
 from dunnage.model.routes import TRIP_MODES, Routes, RouteSetting, find_routes
 from dunnage.samples import trip_modes, trip_stops
-from dunnage.samples.town import lay_town
+from dunnage.samples.trips import lay_town
 
 NAMES = list(TRIP_MODES)
 NEVER = float("inf")

@@ -32,7 +32,7 @@ from dunnage.samples import (
     trips,
     trips_policy,
 )
-from dunnage.samples.town import Town, lay_town
+from dunnage.samples.trips import Town, lay_town
 
 STOPS = trip_stops().to_pylist()
 NUMBER = {row["stop"]: number for number, row in enumerate(STOPS)}

@@ -22,19 +22,7 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.tally import BITS, SYMBOLS, Packed, Tally
-from dunnage.devices.numbers import (
-    Hybrid,
-    JointDuchi,
-    JointReport,
-    LaplaceNumber,
-    LiteralPiecewise,
-    LocalNumeric,
-    NumberLaw,
-    ReportedNumber,
-    SampledReport,
-    SquareWave,
-    WindowLaw,
-)
+from dunnage.devices import numbers as laws
 from dunnage.devices.paths import AreaPaths, Independent, LocalTrajectory, PathCode, ReachablePaths
 from dunnage.devices.places import (
     DIRECTIONS,
@@ -50,14 +38,13 @@ from dunnage.devices.subjects import Grid, Tier
 from dunnage.errors import ParameterError
 from dunnage.exact import nearest_float
 from dunnage.noise import arrays as noise_arrays
-from dunnage.noise.source import Interval, Noise, ceil_divide, exp_interval
+from dunnage.noise.source import Noise, exp_interval, ratio_interval
 
 MAX_DIMENSIONS = 62  # Numbers in a joint report: their signs are one word
 
 _ROUNDING_BITS = 16  # random digits that decide nearly all roundings; tests shrink them
 _SLACK = 2.0**-50  # eight times the unit of rounding: covers the few operations of a rounding
 _MIN_FACTOR = 2.0**-900
-_STEEP = (20, 21, 29)  # a direction near the diagonal, for which fewest proposals are refused
 
 
 def randomised_response(noise: Noise, indices: IntArray, num_inputs: int, epsilon: Fraction) -> IntArray:
@@ -119,8 +106,10 @@ def round_at_random(noise: Noise, values: FloatArray, low: Fraction, high: Fract
     points = np.empty(values.size, dtype=np.int64)
     words = noise_arrays.below(noise, 1 << bits, values.size)
     for place in np.flatnonzero(round_values(values, words, _scaling(low, high, steps, bits), points)):
+        # The whole part of a fraction plus a uniform number that begins with the digits of the word.
         exact = (Fraction(float(values[place])) - low) * 2 * steps / (high - low)
-        points[place] = _round_exactly(noise, exact, int(words[place]), bits)
+        up = noise.invert(lambda n, p=1 - exact % 1: [ratio_interval(p, n)], int(words[place]), bits)  # type: ignore[misc]
+        points[place] = exact // 1 + up
     return points
 
 
@@ -137,18 +126,6 @@ def _scaling(low: Fraction, high: Fraction, steps: int, bits: int) -> tuple[floa
     return (*ends, factor, float(steps), error, 2.0**-bits, float(2 * steps))
 
 
-def _round_exactly(noise: Noise, exact: Fraction, word: int, bits: int) -> int:
-    """Return the whole part of a fraction plus a uniform number that begins with the digits of a word."""
-    whole = exact.numerator // exact.denominator
-    down = 1 - (exact - whole)
-
-    def law(digits: int) -> list[Interval]:
-        scaled = down.numerator << digits
-        return [(scaled // down.denominator, ceil_divide(scaled, down.denominator))]
-
-    return whole + noise.invert(law, word, bits)
-
-
 def at_least(number: Fraction) -> float:
     near = nearest_float(number)
     if math.isinf(near):
@@ -160,20 +137,20 @@ def at_most(number: Fraction) -> float:
     return -at_least(-number)
 
 
-def number_symbols(noise: Noise, law: NumberLaw, points: IntArray) -> Iterator[tuple[str, IntArray]]:
+def number_symbols(noise: Noise, law: laws.NumberLaw, points: IntArray) -> Iterator[tuple[str, IntArray]]:
     """Draw a symbol for each point (0 at the low end); yield keys and symbols of ``NumberLaw.split``, in any order."""
-    if isinstance(law, LiteralPiecewise):
+    if isinstance(law, laws.LiteralPiecewise):
         raise ParameterError(
             "the printed Algorithm 1 is biased and does not work in bulk. Perturb one number at a time."
         )
-    if isinstance(law, Hybrid):
+    if isinstance(law, laws.Hybrid):
         by_sign = noise_arrays.bernoulli_exp(noise, law.epsilon / 2, points.size)
         yield from number_symbols(noise, law.duchi, points[by_sign])
         yield from number_symbols(noise, law.piecewise, points[~by_sign])
-    elif isinstance(law, WindowLaw):
+    elif isinstance(law, laws.WindowLaw):
         symbols = windowed(noise, points, law.num_inputs, stride=law.stride, half=law.half, epsilon=law.epsilon)
         yield law.key, symbols - law.last
-    elif isinstance(law, LaplaceNumber):
+    elif isinstance(law, laws.LaplaceNumber):
         yield law.key, points - law.steps + noise_arrays.discrete_laplace(noise, law.noise_scale, points.size)
     else:
         kept = noise_arrays.bernoulli_logistic(noise, law.epsilon, points.size)
@@ -185,7 +162,7 @@ def draw_signs(noise: Noise, points: IntArray, steps: int) -> NDArray[np.bool_]:
     return noise_arrays.below(noise, 2 * steps, points.size) < points
 
 
-def joint_signs(noise: Noise, signs: IntArray, law: JointDuchi) -> IntArray:
+def joint_signs(noise: Noise, signs: IntArray, law: laws.JointDuchi) -> IntArray:
     """Draw for each sign vector one that agrees with it in more than half of the places, or in no more."""
     dimensions, other = law.dimensions, law.num_inputs - law.num_likely
     if dimensions > MAX_DIMENSIONS:
@@ -213,7 +190,7 @@ def find_cells(grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> Int
     from dunnage.collecting import kernels
 
     west, south, east, north = grid.sides
-    across, along = _borders(west, east, grid.num_columns), _borders(south, north, grid.num_rows)
+    across, along = _borders(west, east, grid.num_columns), _borders(south, north, grid.num_columns)
     places = (np.ascontiguousarray(side, dtype=np.float64) for side in (longitudes, latitudes))
     return np.asarray(kernels.find_cells(*places, across, along, grid.outside))
 
@@ -266,30 +243,28 @@ def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
 
 
 def displacements(noise: Noise, law: Planar, size: int) -> IntArray:
-    # A rate for columns and one for rows: the law's norm is a maximum of scalar products, of which this is one.
-    rates = [law.epsilon * pitch * part / _STEEP[2] for pitch, part in zip(law.grid.pitch_km, _STEEP, strict=False)]
     moves, left = np.empty((2, size), dtype=np.int64), np.arange(size)
     while left.size:
-        proposals = np.stack([noise_arrays.discrete_laplace(noise, 1 / rate, left.size) for rate in rates])
-        kept = _accept(noise, law, rates, proposals)
+        proposals = np.stack([noise_arrays.discrete_laplace(noise, 1 / rate, left.size) for rate in law.rates])
+        kept = _accept(noise, law, proposals)
         moves[:, left[kept]] = proposals[:, kept]
         left = left[~kept]
     return moves
 
 
-def _accept(noise: Noise, law: Planar, rates: list[Fraction], proposals: IntArray) -> NDArray[np.bool_]:
+def _accept(noise: Noise, law: Planar, proposals: IntArray) -> NDArray[np.bool_]:
     """Accept proposals with probability ``exp(-gap)``: nearly always by a float with a bound on all rounding."""
     width, words = 2.0**-_ROUNDING_BITS, noise_arrays.below(noise, 1 << _ROUNDING_BITS, proposals.shape[1])
     far = np.abs(proposals).astype(np.float64)
     across, along = (far[axis] * float(law.epsilon * pitch) for axis, pitch in enumerate(law.grid.pitch_km))
     length = np.max([(a * across + b * along) / c for a, b, c in DIRECTIONS], axis=0)
-    proposed = far[0] * float(rates[0]) + far[1] * float(rates[1])
+    proposed = far[0] * float(law.rates[0]) + far[1] * float(law.rates[1])
     chance = np.exp(proposed - length)
     error = chance * (1 + length + proposed) * 64 * _SLACK
     kept = (words + 1) * width <= chance - error
     for place in np.flatnonzero(~kept & (words * width <= chance + error)):
         columns, rows = (int(number) for number in proposals[:, place])
-        gap = -law.displacement_exponent(columns, rows) - rates[0] * abs(columns) - rates[1] * abs(rows)
+        gap = -law.displacement_exponent(columns, rows) - law.rates[0] * abs(columns) - law.rates[1] * abs(rows)
         kept[place] = not noise.invert(lambda bits, x=gap: [exp_interval(x, bits)], int(words[place]), _ROUNDING_BITS)  # type: ignore[misc]
     return np.asarray(kept)
 
@@ -298,7 +273,7 @@ CHUNK_ROWS = 1 << 16  # Rows perturbed at a time: their reports nearly stay in t
 
 
 def perturb_column(
-    mechanism: LocalNumeric | LocalLocation | LocalTrajectory,
+    mechanism: laws.LocalNumeric | LocalLocation | LocalTrajectory,
     tier: Tier | str,  # The tier of all rows
     values: Any,
     noise: Noise,  # Where the randomness comes from
@@ -311,13 +286,13 @@ def perturb_column(
         tally = Tally(purpose=purpose or mechanism.name, tier=name)
     columns = [np.asarray(column, dtype=np.float64) for column in values]
     num_columns = 2 * mechanism.steps if isinstance(mechanism, LocalTrajectory) else 2
-    if isinstance(mechanism, LocalNumeric):
+    if isinstance(mechanism, laws.LocalNumeric):
         num_columns = len(mechanism.quantities)
     if {column.shape for column in columns} != {(columns[0].size,)} or len(columns) != num_columns:
         raise ParameterError(f"the values must be {num_columns} columns of the same length. Give them in order.")
     for start in range(0, columns[0].size, CHUNK_ROWS):
         chunk = [column[start : start + CHUNK_ROWS] for column in columns]
-        if isinstance(mechanism, LocalNumeric):
+        if isinstance(mechanism, laws.LocalNumeric):
             named = {quantity.name: column for quantity, column in zip(mechanism.quantities, chunk, strict=True)}
             attributes = [(attribute, named[attribute.quantity.name]) for attribute in mechanism.attributes]
             add_numbers(tally, mechanism.channel(tier), attributes, noise)
@@ -334,12 +309,12 @@ def perturb_column(
 
 def add_numbers(
     tally: Tally,
-    report: SampledReport | JointReport,
-    attributes: Sequence[tuple[ReportedNumber, FloatArray]],
+    report: laws.SampledReport | laws.JointReport,
+    attributes: Sequence[tuple[laws.ReportedNumber, FloatArray]],
     noise: Noise,
 ) -> None:
     num_rows = len(attributes[0][1])
-    if isinstance(report, JointReport):
+    if isinstance(report, laws.JointReport):
         signs = np.zeros(num_rows, dtype=np.int64)
         for place, (attribute, column) in enumerate(attributes):
             points = find_points(attribute, column, noise)
@@ -353,13 +328,13 @@ def add_numbers(
         points = find_points(attribute, column[rows], noise)
         for key, symbols in number_symbols(noise, report.laws[place], points):
             law = report.reading(place, key)
-            if isinstance(law, SquareWave):
+            if isinstance(law, laws.SquareWave):
                 tally.counts((place, key), SYMBOLS, 2 * law.last + 1).add_symbols(symbols + law.last)
             elif symbols.size:
                 tally.sums(place, key).add(symbols)
 
 
-def find_points(attribute: ReportedNumber, column: FloatArray, noise: Noise) -> IntArray:
+def find_points(attribute: laws.ReportedNumber, column: FloatArray, noise: Noise) -> IntArray:
     if attribute.presence:
         return np.where(np.isnan(column), 0, 2)
     quantity = attribute.quantity

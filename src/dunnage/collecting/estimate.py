@@ -239,9 +239,6 @@ def walsh_hadamard(table: IntArray) -> IntArray:
     return done
 
 
-# Means
-
-
 @dataclass(frozen=True, kw_only=True)
 class Mean:
     name: str  # The quantity
@@ -343,9 +340,6 @@ def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combinati
     return Mean(name=quantity.name, value=value_known, lower=lower, upper=upper, combination=combination, num_told=num)
 
 
-# Distributions of numbers
-
-
 class Distribution(NamedTuple):
     shares: Intervals  # Share of each bin, with its interval
     quantiles: Intervals  # Quarter, middle and three quarters points in [-1, 1], with their intervals
@@ -371,7 +365,6 @@ def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
 
 
 def _grouped(array: FloatArray, most: int = MAX_GROUPS) -> FloatArray:
-    """Add up neighbouring lines until there are few."""
     starts = np.unique(np.linspace(0, len(array), min(most, len(array)), endpoint=False).astype(np.int64))
     return np.asarray(np.add.reduceat(array, starts, axis=0))
 
@@ -408,7 +401,6 @@ def fit_distribution(
     bound_together: bool = False,  # Whether intervals may rely on that too
     present: tuple[float, float, float] = (1.0, 1.0, 1.0),  # Share of reports with a number, and its interval
 ) -> Distribution:
-    """Fit the distribution of a number to the square waves of one or more tiers."""
     bins = num_bins(laws[0].steps)
     arrays = [np.asarray(count, dtype=np.float64) for count in counts]
     for at, law in enumerate(laws):
@@ -509,8 +501,6 @@ def _band(law: SquareWave, counts: ArrayLike, bins: int, risk: float) -> tuple[F
 
 
 # Shares of places and paths
-
-
 class Shares(NamedTuple):
     value: FloatArray  # Shares, not negative, that add up to 1
     lower: FloatArray  # lower, upper: ends of their intervals, within [0, 1], around the value
@@ -704,9 +694,6 @@ def planar_map(
     value, variance = np.where(sound, value, 0.5), np.where(sound, variance, 1.0)
     width = normal_quantile(confidence) * np.sqrt(variance)
     return likeliest, Intervals(value, value - width, value + width, variance)
-
-
-# The release
 
 
 class _Lines:

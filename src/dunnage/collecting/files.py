@@ -33,13 +33,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.collecting.tally import FORMAT, TALLIES_KIND, Tallies, Tally, TallyData, check_tally, note_tally
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.collecting.tally import FORMAT, TALLIES_KIND, Tallies, Tally, check_tally, note_tally
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
 from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, day_text, write_reports
@@ -107,8 +107,8 @@ class RowFile:
                 if not lenient:
                     raise
                 self.lost = "the file is empty or damaged, and counts as one without rows"
-        if all(stream.num_rows is not None for stream in self._streams):
-            self.num_rows = sum(stream.num_rows or 0 for stream in self._streams)
+        sizes = [stream.num_rows for stream in self._streams]
+        self.num_rows = None if None in sizes else sum(size or 0 for size in sizes)
         if self._streams:  # a column that may be absent must be in all files or in none
             found = set[str]().union(*(stream.names for stream in self._streams))
             self.labels = [name for name in labels if name in found or name not in optional]
@@ -174,7 +174,7 @@ class RowFile:
     def _check_rows(self, stream: TableStream) -> None:
         bad_rows = stream.bad_rows
         if bad_rows and not self._lenient:
-            raise self._wrong_rows("", "a row has more or fewer cells than the header", bad_rows, "Fix the row.")
+            raise self.refused("", "a row has more or fewer cells than the header", bad_rows, "Fix the row.")
         self.num_skipped += len(bad_rows)
         bad_rows.clear()
 
@@ -194,14 +194,14 @@ class RowFile:
                 micros, size = None if micros is None else micros[~wrong], size - int(wrong.sum())
         else:
             for name, column in labels.items():
-                if (missing := is_blank(column)).any():
-                    raise self.refused(first, name, "is missing", missing, "Fill it in, or leave the rows out.")
+                if (missing := first + np.flatnonzero(is_blank(column))).size:
+                    raise self.refused(name, "is missing", missing, "Fill it in, or leave the rows out.")
             if self.time and no_moment is not None and no_moment.any():
                 what = "is missing, or not a moment from 1970 to 9999"
                 remedy = (
                     "Write 2026-10-14T08:05:00 (UTC) or 2026-10-14T16:05:00+08:00, or seconds after 1 January 1970."
                 )
-                raise self.refused(first, self.time, what, no_moment, remedy)
+                raise self.refused(self.time, what, first + np.flatnonzero(no_moment), remedy)
         if not size:
             return None
         numbers = {}
@@ -210,11 +210,8 @@ class RowFile:
             self.unreadable[name] += num_wrong
         return Rows(first, size, numbers, micros, labels)
 
-    def refused(self, first: int, column: str, what: str, wrong: BoolArray, remedy: str) -> InputError:
-        return self._wrong_rows(column, what, (first + np.flatnonzero(wrong)).tolist(), remedy)
-
-    def _wrong_rows(self, column: str, what: str, rows: list[int], remedy: str) -> InputError:
-        named = tuple(row for row in rows[:MOST_ROWS_NAMED] if row > 0)
+    def refused(self, column: str, what: str, rows: Sequence[int] | IntArray, remedy: str) -> InputError:
+        named = tuple(int(row) for row in rows[:MOST_ROWS_NAMED] if row > 0)
         problem = Problem(what, where=column, rows=named, num_rows=len(rows), remedy=remedy)
         return InputError(str(self._at), [problem])
 
@@ -224,18 +221,13 @@ class RowFile:
         return [*([skipped] if self.num_skipped else []), *([self.lost] if self.lost else [])]
 
     def notes(self) -> list[str]:
-        return [
-            f"{name}: 1 cell is not a number, and counts as missing"
-            if num == 1
-            else f"{name}: {num:,} cells are not numbers, and count as missing"
-            for name, num in self.unreadable.items()
-            if num
-        ]
+        words = {True: "1 cell is not a number, and counts", False: "{:,} cells are not numbers, and count"}
+        cells = ((name, num) for name, num in self.unreadable.items() if num)
+        return [f"{name}: {words[num == 1].format(num)} as missing" for name, num in cells]
 
 
 @contextmanager
 def _reported(path: Path) -> Iterator[None]:
-    """Turn errors of readers into one that quotes no cell."""
     try:
         yield
     except OSError as error:
@@ -454,7 +446,8 @@ def perturb(
         reports.
     """
     check_not_input(out, [data, allowance])
-    target = check_report_file(out, force=force)
+    ReportFile(out)  # refuses a name with another ending; nothing is opened
+    target = check_new_file(out, force=force)
     check_task(task)
     names = columns or task.file_columns
     if now is not None and days is not None:
@@ -529,11 +522,6 @@ def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathL
             )
 
 
-def check_report_file(out: str | os.PathLike[str], *, force: bool) -> Path:
-    ReportFile(out)  # refuses a name with another ending; nothing is opened
-    return check_new_file(out, force=force)
-
-
 def check_new_file(out: str | os.PathLike[str], *, force: bool) -> Path:
     target = Path(out)
     if os.path.lexists(target) and not (force and target.is_file()):
@@ -598,8 +586,7 @@ def _play_back(account: Allowance, first: int, last: int, done: Perturbed) -> It
                 done.num_lapsed += 1
                 continue
             account.advance(moment)
-        for slot in account.slots(day):
-            yield Slot(day, slot)
+        yield from (Slot(day, slot) for slot in account.slots(day))
 
 
 def _report_slot(client: Client, log: Log, names: FileColumns, slot: Slot, now: float | None, done: Perturbed) -> None:
@@ -621,30 +608,20 @@ def _report_slot(client: Client, log: Log, names: FileColumns, slot: Slot, now: 
             done.num_again += 1
         elif lapsed:
             continue
-        elif account.is_spent(slot, purpose.name) or _affords(client, slot, purpose.name):
-            report = client.report(purpose.name, values[number], moment, slot=slot)
         else:
-            done.num_silent += 1
-            continue
+            try:
+                if not account.is_spent(slot, purpose.name):
+                    account.check_limits(slot.day, client.losses.by_report[account.tier, purpose.name])
+            except AllowanceError:  # it is used up
+                done.num_silent += 1
+                continue
+            report = client.report(purpose.name, values[number], moment, slot=slot)
         done.reports.append(report)
     done.num_slots += len(done.reports) > num_before
     done.num_lapsed += lapsed and len(done.reports) == num_before
 
 
-def _affords(client: Client, slot: Slot, purpose: str) -> bool:
-    try:
-        client.allowance.check_limits(slot.day, client.losses.by_report[client.allowance.tier, purpose])
-    except AllowanceError:
-        return False
-    return True
-
-
 MAX_TALLY_BYTES = 1 << 30
-
-
-class _TalliesData(TypedDict):
-    task: str
-    tallies: list[TallyData]
 
 
 def read_task_file(path: str | os.PathLike[str]) -> Task:
@@ -799,7 +776,7 @@ def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
     return tallies
 
 
-def _tally_content(path: Path) -> _TalliesData:
+def _tally_content(path: Path) -> Any:
     try:
         with path.open("rb") as source:
             content = source.read(MAX_TALLY_BYTES + 1)
@@ -812,14 +789,11 @@ def _tally_content(path: Path) -> _TalliesData:
         raise _no_tallies(path, "is damaged, or not a file of tallies", "Name one that --tally wrote.")
     if data.get("format") != FORMAT:
         raise _no_tallies(path, "has an unknown format", "Update Dunnage, or write it again.")
-    return cast("_TalliesData", data)
+    return data
 
 
 def _no_tallies(path: str | os.PathLike[str], what: str, remedy: str) -> InputError:
     return InputError(str(path), [Problem(what, remedy=remedy)])
-
-
-# For people
 
 
 def describe_reports(path: str | os.PathLike[str]) -> tuple[dict[str, object], str]:

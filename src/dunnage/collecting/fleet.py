@@ -22,23 +22,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.collecting import files
 from dunnage.collecting.batch import perturb_column
-from dunnage.collecting.files import (
-    MAX_DAYS_OF_FILE,
-    Log,
-    Readings,
-    RowFile,
-    Rows,
-    Window,
-    check_new_file,
-    check_report_file,
-    most_steps,
-    read_days,
-    value_of,
-)
 from dunnage.collecting.tally import Packed, Tallies, Tally
 from dunnage.devices.client import check_task, mechanism_of
-from dunnage.devices.report import ID_BYTES, Report, day_text, write_reports
+from dunnage.devices.report import ID_BYTES, Report, ReportFile, day_text, write_reports
 from dunnage.devices.task import MAX_DAYS, SECONDS_PER_DAY, FileColumns, Task
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
@@ -150,17 +138,19 @@ def simulate(
     """
     if tally and not str(out).endswith(".json"):
         raise ParameterError(f"the name of a file of tallies must end in .json. Got {Path(out).name!r}.")
-    target = check_new_file(out, force=force) if tally else check_report_file(out, force=force)
+    if not tally:
+        ReportFile(out)  # refuses a name with another ending; nothing is opened
+    target = files.check_new_file(out, force=force)
     if every_row and (max_age, days) != (None, None):
         raise ParameterError(
             "--max-age, --from and --to apply to slots of the schedule, not to --every-row. Leave one of them out."
         )
-    stated = None if every_row or not (days or task.schedule.days) else read_days(days, task)
+    stated = None if every_row or not (days or task.schedule.days) else files.read_days(days, task)
     needs_time = not (every_row and tally) or task.schedule.hours is not None
     names = columns or task.file_columns
     run = _FleetRun(Path(data), task, names, tiers_column, seed, needs_time=needs_time, days=stated)
     tell = progress or (lambda stage: None)
-    readings = run.every_row(tell) if every_row else run.scheduled(Window(task=task, max_age=max_age), tell)
+    readings = run.every_row(tell) if every_row else run.scheduled(files.Window(task=task, max_age=max_age), tell)
     if tally:
         tallies = json.dumps(run.tallied(readings).to_dict(), separators=(",", ":")).encode("ascii")
         with new_file(target) as sink:
@@ -187,15 +177,15 @@ class _FleetRun:
         self.losses = check_task(task)
         self.noise, self.public = Noise(), Noise(seed=seed)
         self.mechanisms = [mechanism_of(task, purpose) for purpose in task.purposes]
-        time = columns.time if needs_time or most_steps(task) > 1 else None
+        time = columns.time if needs_time or files.most_steps(task) > 1 else None
         labels = [columns.vehicle, *([tiers_column] if tiers_column else [])]
-        self.source = RowFile(
+        self.source = files.RowFile(
             path, numbers=columns.numbers_of(task), time=time, labels=labels, lenient=days is not None
         )
         self.fleet = _Vehicles(self.source, task, tiers_column, self.public)
         self.done = Simulation()
 
-    def _rows(self, tell: Progress) -> Iterator[tuple[Rows, IntArray]]:
+    def _rows(self, tell: Progress) -> Iterator[tuple[files.Rows, IntArray]]:
         total = "" if self.source.num_rows is None else f" of {self.source.num_rows:,}"
         for rows in self.source:
             vehicles = self.fleet.numbers_of(rows, self.columns.vehicle)
@@ -203,8 +193,8 @@ class _FleetRun:
                 days = [int(end) // (SECONDS_PER_DAY * MICROS) for end in (rows.micros.min(), rows.micros.max())]
                 days += [day for day in (self.done.first_day, self.done.last_day) if day is not None]
                 self.done.first_day, self.done.last_day = min(days), max(days)
-                if max(days) - min(days) >= MAX_DAYS_OF_FILE:
-                    what = f"spans more than {MAX_DAYS_OF_FILE} days"
+                if max(days) - min(days) >= files.MAX_DAYS_OF_FILE:
+                    what = f"spans more than {files.MAX_DAYS_OF_FILE} days"
                     problem = Problem(what, where=self.columns.time, remedy="Correct the times.")
                     raise InputError(str(self.source.path), [problem])
             self.done.num_rows += rows.size
@@ -213,10 +203,9 @@ class _FleetRun:
         if not self.done.num_rows:
             raise InputError(str(self.source.path), [Problem("has no rows", remedy="Give a file with rows.")])
 
-    def every_row(self, tell: Progress) -> Iterator[Readings]:
-        """Yield every row as a reading; its path is the vehicle's rows before it."""
-        history = _History(self.source, self.columns, most_steps(self.task))
-        window = Window(task=self.task)
+    def every_row(self, tell: Progress) -> Iterator[files.Readings]:
+        history = _History(self.source, self.columns, files.most_steps(self.task))
+        window = files.Window(task=self.task)
         for rows, vehicles in self._rows(tell):
             slots = None if rows.micros is None else window.first_slots(rows.micros)
             steps = [*history.before(rows, vehicles), rows.numbers]
@@ -225,10 +214,10 @@ class _FleetRun:
                 self.done.num_outside += int((~inside).sum())
                 slots, vehicles = slots[inside], vehicles[inside]
                 steps = [{name: column[inside] for name, column in step.items()} for step in steps]
-            yield Readings(tiers=self.fleet.tiers[vehicles], slots=slots, steps=steps)
+            yield files.Readings(tiers=self.fleet.tiers[vehicles], slots=slots, steps=steps)
 
-    def scheduled(self, window: Window, tell: Progress) -> Iterator[Readings]:
-        log, chosen = Log(window, self.columns), _DrawnSlots(self.task, self.public)
+    def scheduled(self, window: files.Window, tell: Progress) -> Iterator[files.Readings]:
+        log, chosen = files.Log(window, self.columns), _DrawnSlots(self.task, self.public)
         before = window.num_slots * window.slot_seconds
         for rows, vehicles in self._rows(tell):
             assert rows.micros is not None
@@ -260,7 +249,7 @@ class _FleetRun:
         most = np.iinfo(np.int64).max // 2
         return np.array([min(self.task.limits.lifetime // loss, most) if loss else most for loss in slots])
 
-    def tallied(self, readings: Iterator[Readings]) -> Tallies:
+    def tallied(self, readings: Iterator[files.Readings]) -> Tallies:
         tallies = Tallies(self.task)
         for some in readings:
             for number, purpose in enumerate(self.task.purposes):
@@ -279,7 +268,7 @@ class _FleetRun:
         own = [self.task.tier_index(self.task.purposes[purpose], name) for name in self.task.tier_names]
         return np.array(own)[tiers]
 
-    def reports(self, readings: Iterator[Readings], tell: Progress) -> Iterator[Report]:
+    def reports(self, readings: Iterator[files.Readings], tell: Progress) -> Iterator[Report]:
         """Perturb readings one by one, those of a slot in a random order."""
         for some in readings:
             assert some.slots is not None
@@ -292,7 +281,7 @@ class _FleetRun:
                 number, row = int(purposes[at]), int(num[at])
                 purpose, tier = self.task.purposes[number], int(tiers[number][row])
                 day, moment = divmod(int(some.slots[row]), self.task.schedule.num_moments)
-                value, own = value_of(purpose, values[number][row]), self.task.slot_tiers(purpose)[tier]
+                value, own = files.value_of(purpose, values[number][row]), self.task.slot_tiers(purpose)[tier]
                 yield Report(
                     task=self.task.prefix,
                     purpose=number,
@@ -354,7 +343,7 @@ def _rank_of_equals(numbers: IntArray) -> IntArray:
 
 
 class _Vehicles:
-    def __init__(self, source: RowFile, task: Task, tiers_column: str | None, public: Noise) -> None:
+    def __init__(self, source: files.RowFile, task: Task, tiers_column: str | None, public: Noise) -> None:
         self._source, self._tier_names, self._column = source, list(task.tier_names), tiers_column
         self._public = public
         self._names = pa.array([], pa.string())
@@ -366,7 +355,7 @@ class _Vehicles:
     def num_vehicles(self) -> int:
         return len(self._names)
 
-    def numbers_of(self, rows: Rows, column: str) -> IntArray:
+    def numbers_of(self, rows: files.Rows, column: str) -> IntArray:
         labels = rows.labels[column]
         codes = labels.indices.to_numpy(zero_copy_only=False)
         numbers = self._last[1] if labels.dictionary.equals(self._last[0]) else self._find(labels.dictionary)
@@ -389,14 +378,15 @@ class _Vehicles:
         tiers = by_label[labels.indices.to_numpy(zero_copy_only=False)]
         if (tiers < 0).any():
             remedy = f"Write one of {', '.join(self._tier_names)}."
-            raise self._source.refused(rows.first, self._column, "is not a tier of the task", tiers < 0, remedy)
+            wrong = rows.first + np.flatnonzero(tiers < 0)
+            raise self._source.refused(self._column, "is not a tier of the task", wrong, remedy)
         first = self.tiers[vehicles] < 0
         self.tiers[vehicles[first]] = tiers[first]
         differs = self.tiers[vehicles] != tiers
         if differs.any():
             what = "differs from other rows of the vehicle"
             remedy = "A vehicle's tier is public and fixed: write the same tier in all its rows."
-            raise self._source.refused(rows.first, self._column, what, differs, remedy)
+            raise self._source.refused(self._column, what, rows.first + np.flatnonzero(differs), remedy)
         return vehicles
 
     def _find(self, names: pa.Array) -> IntArray:
@@ -405,13 +395,13 @@ class _Vehicles:
 
 
 class _History:
-    def __init__(self, source: RowFile, columns: FileColumns, num_steps: int) -> None:
+    def __init__(self, source: files.RowFile, columns: FileColumns, num_steps: int) -> None:
         self._source, self._columns, self._num = source, columns, num_steps - 1
         # For each vehicle the latest row first; NaN where there was no row. Shape: rows before, vehicles.
         self._places = {name: np.full((self._num, 0), np.nan) for name in columns.places}
         self._micros = np.zeros(0, dtype=np.int64)
 
-    def before(self, rows: Rows, vehicles: IntArray) -> list[dict[str, FloatArray]]:
+    def before(self, rows: files.Rows, vehicles: IntArray) -> list[dict[str, FloatArray]]:
         """Return for each row the places of the vehicle's rows before it, the earliest first."""
         if not self._num:
             return []
@@ -427,11 +417,9 @@ class _History:
         assert rows.micros is not None
         micros = rows.micros[order]
         before = np.where(rank > 0, np.append(0, micros[:-1]), self._micros[own])
-        if (micros < before).any():
-            wrong = np.zeros(order.size, dtype=bool)
-            wrong[order] = micros < before
+        if (wrong := np.sort(order[micros < before])).size:
             what, remedy = "is before the time of an earlier row of the vehicle", "Sort the file by time."
-            raise self._source.refused(rows.first, self._columns.time, what, wrong, remedy)
+            raise self._source.refused(self._columns.time, what, rows.first + wrong, remedy)
         self._micros[own] = micros  # the last of several stays, because rows of a vehicle are in order
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
@@ -463,7 +451,9 @@ class _DrawnSlots:
         self._first = 0
         self._bits: Packed = np.zeros((0, 0, -(-self.num_moments // 8)), dtype=np.uint8)  # day, vehicle, byte
 
-    def matter(self, window: Window, vehicles: IntArray, micros: IntArray, num_vehicles: int) -> NDArray[np.bool_]:
+    def matter(
+        self, window: files.Window, vehicles: IntArray, micros: IntArray, num_vehicles: int
+    ) -> NDArray[np.bool_]:
         """Return which rows may be the reading of a chosen slot, or part of its path."""
         slots = window.first_slots(micros)
         last = int(slots.max()) + window.num_slots - 1

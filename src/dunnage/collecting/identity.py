@@ -317,9 +317,6 @@ def rotate(sealed: SealedRecord, keyring: KeyRing, *, associated: str, version: 
     return seal(record, keyring, associated=associated, version=version or sealed.version + 1)
 
 
-# Files of records
-
-
 class SealedFile(NamedTuple):
     records: list[tuple[str, SealedRecord]]  # By alias
     name: str  # Random, the same in all versions of a file

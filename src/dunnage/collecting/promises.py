@@ -22,15 +22,7 @@ from dunnage.devices.places import LocalLocation, NoiseVerdict, Planar
 from dunnage.devices.subjects import Grid, Quantity
 from dunnage.devices.task import Mechanism, Task
 from dunnage.exact import plain
-from dunnage.model.certificate import (
-    AttributeStatement,
-    Composition,
-    EstimateLoss,
-    JsonObject,
-    TierLoss,
-    Total,
-    composition_rule,
-)
+from dunnage.model import certificate
 from dunnage.model.guarantees import (
     CLAMPED,
     HONEST_REPORTS,
@@ -211,12 +203,12 @@ def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechani
     return max(slots)
 
 
-def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
+def loss_measures(task: Task, losses: TaskLosses) -> certificate.EstimateLoss:
     def plain_or_none(loss: Fraction | None) -> int | float | str | None:
         return None if loss is None else plain(loss)
 
     tiers = {
-        tier: TierLoss(
+        tier: certificate.TierLoss(
             reports={purpose.name: plain_or_none(losses.by_report[tier, purpose.name]) for purpose in task.purposes},
             slot=plain_or_none(losses.of_slot(tier)),
             day=plain_or_none(losses.of_day(tier)),
@@ -224,30 +216,30 @@ def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
         for tier in task.tier_names
     }
     bounded = all(losses.of_day(tier) is not None for tier in task.tier_names)
-    return EstimateLoss(tiers=tiers, lifetime=plain(task.limits.lifetime) if bounded else None)
+    return certificate.EstimateLoss(tiers=tiers, lifetime=plain(task.limits.lifetime) if bounded else None)
 
 
-def composed(task: Task, losses: TaskLosses, promise: Promise) -> Composition:
+def composed(task: Task, losses: TaskLosses, promise: Promise) -> certificate.Composition:
     days = [losses.of_day(tier) for tier in task.tier_names]
     losses_of_days = [day for day in days if day is not None]
     bounded = len(losses_of_days) == len(days) and promise.true_loss(Neighbours.REPLACE_ONE).bounded
-    return Composition(
-        rule=composition_rule(promise.guarantee),
+    return certificate.Composition(
+        rule=certificate.composition_rule(promise.guarantee),
         neighbours=str(Neighbours.REPLACE_ONE),
-        total=Total(epsilon=plain(task.limits.lifetime), delta=0) if bounded else "none",
-        total_per_period=Total(epsilon=plain(max(losses_of_days)), delta=0) if bounded else "none",
+        total=certificate.Total(epsilon=plain(task.limits.lifetime), delta=0) if bounded else "none",
+        total_per_period=certificate.Total(epsilon=plain(max(losses_of_days)), delta=0) if bounded else "none",
     )
 
 
-def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[AttributeStatement]:
+def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[certificate.AttributeStatement]:
     statements = []
     for name, mechanism in mechanisms.items():
-        domain: JsonObject
+        domain: certificate.JsonObject
         if isinstance(mechanism, LocalNumeric):
             for quantity in mechanism.quantities:
                 domain = {"kind": "numeric", "lower": plain(quantity.low), "upper": plain(quantity.high)}
                 domain |= {"unit": quantity.unit, **({"bins": num_bins(quantity.steps)} if has_bins(mechanism) else {})}
-                statement = AttributeStatement(
+                statement = certificate.AttributeStatement(
                     name=quantity.name, role="estimate", purpose=name, missing=quantity.missing, domain=domain
                 )
                 statements.append(statement)
@@ -257,5 +249,5 @@ def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[AttributeStat
             domain["num_paths"] = num_paths(mechanism)
         else:
             domain = {"kind": "grid", **mechanism.grid.to_dict(), "outside": has_outside(mechanism)}
-        statements.append(AttributeStatement(name=name, role="estimate", purpose=name, domain=domain))
+        statements.append(certificate.AttributeStatement(name=name, role="estimate", purpose=name, domain=domain))
     return statements

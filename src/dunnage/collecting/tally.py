@@ -20,7 +20,7 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,23 +38,6 @@ from dunnage.noise.source import ceil_divide
 
 Packed = NDArray[np.uint8]
 Key = tuple[int | str, ...]
-
-
-class PartData(TypedDict, total=False):
-    key: list[int | str]
-    kind: str
-    num: int
-    total: int
-    squares: int
-    shape: list[int]
-    counts: list[int]
-
-
-class TallyData(TypedDict):
-    purpose: str
-    tier: str
-    num_reports: int
-    parts: list[PartData]
 
 
 FORMAT, TALLIES_KIND = 1, "dunnage tallies"
@@ -92,8 +75,8 @@ class Sums:
         self.total += other.total
         self.squares += other.squares
 
-    def to_dict(self) -> PartData:
-        return {"kind": "sums", "num": self.num, "total": self.total, "squares": self.squares}
+    def to_dict(self) -> dict[str, object]:
+        return {"kind": "sums", **vars(self)}
 
 
 @dataclass
@@ -143,12 +126,11 @@ class Counts:
         return self.kind, self.counts.shape
 
     def merge(self, other: Part) -> None:
-        if not isinstance(other, Counts) or self.law != other.law:
-            raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
+        assert isinstance(other, Counts)
         self.counts += other.counts
         self.num += other.num
 
-    def to_dict(self) -> PartData:
+    def to_dict(self) -> dict[str, object]:
         shape, counts = list(self.counts.shape), self.counts.ravel().tolist()
         return {"kind": self.kind, "num": self.num, "shape": shape, "counts": counts}
 
@@ -213,9 +195,8 @@ class Tally:
             raise ParameterError(
                 f"only tallies of the same purpose and tier add up. Got {other.purpose}, {other.tier}."
             )
-        for key in self.parts.keys() & other.parts.keys():
-            if self.parts[key].law != other.parts[key].law:
-                raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
+        if any(self.parts[key].law != other.parts[key].law for key in self.parts.keys() & other.parts.keys()):
+            raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
         for key, part in other.parts.items():
             if key in self.parts:
                 self.parts[key].merge(part)
@@ -223,14 +204,14 @@ class Tally:
                 self.parts[key] = copy.deepcopy(part)
         self.num_reports += other.num_reports
 
-    def to_dict(self) -> TallyData:
+    def to_dict(self) -> dict[str, object]:
         # Whole numbers before names, which cannot be compared with them.
         order = sorted(self.parts, key=lambda key: [(isinstance(name, str), name) for name in key])
-        parts: list[PartData] = [{"key": list(key), **self.parts[key].to_dict()} for key in order]
+        parts = [{"key": list(key), **self.parts[key].to_dict()} for key in order]
         return {"purpose": self.purpose, "tier": self.tier, "num_reports": self.num_reports, "parts": parts}
 
     @classmethod
-    def from_dict(cls, data: TallyData) -> Tally:
+    def from_dict(cls, data: Any) -> Tally:
         try:
             parts = {tuple(part["key"]): _part(part) for part in data["parts"]}
             names = data["purpose"], data["tier"]
@@ -248,7 +229,7 @@ def _whole(value: object, *, signed: bool = False) -> int:
     return value
 
 
-def _part(data: PartData) -> Part:
+def _part(data: Any) -> Part:
     if not all(type(name) in (int, str) for name in data["key"]):
         raise ValueError
     num = _whole(data["num"])

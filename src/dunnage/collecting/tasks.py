@@ -216,9 +216,6 @@ def task_of(policy: CarrierPolicy) -> Task:
     return task
 
 
-# Columns
-
-
 def _named(name: str) -> str:
     if not (name and name.strip() == name and name.isprintable() and len(name) <= MAX_TEXT):
         remedy = f"Write at most {MAX_TEXT} printable characters."
@@ -317,8 +314,6 @@ class GridColumn(Table):
 
 
 class _SilentColumn(Table):
-    """A column that is not reported."""
-
     role: Annotated[AnyRole, AfterValidator(_perturbed)]
 
 
@@ -394,9 +389,6 @@ def _reported(document: Document, mechanism: str) -> tuple[list[str], bool]:
     return [name for name, said in kinds.items() if said == kind], unclear
 
 
-# Schedule and allowance
-
-
 class ScheduleTable(MadeTable[Schedule]):
     slots_per_day: int | None = key("a whole number: how many reports of each kind a day has", None)
     slot_minutes: int | None = key("a whole number: how many minutes lie between two moments of a day", None)
@@ -440,9 +432,6 @@ class AllowanceTable(Table):
         if self.day is not None and self.day > self.lifetime:
             raise Flaws(Problem("exceeds lifetime", where="day", remedy="Lower it, or raise lifetime."))
         return self
-
-
-# Mechanisms
 
 
 class Duty(Table):
@@ -520,8 +509,6 @@ class TrajectoryDuty(Duty):
 
 
 class UnnamedDuty(Table):
-    """A mechanism that does not exist, with any parameters."""
-
     model_config = ConfigDict(extra="allow")
     if TYPE_CHECKING:
         name: str
@@ -552,8 +539,6 @@ AnyDuty = Annotated[
 
 
 class CarrierTables(Table):
-    """A policy for devices, as it is written."""
-
     dataset: Name = key('"fleet", the name of what is estimated')
     protects: Name = key('"vehicle", what one device stands for')
     version: int = key("a whole number", 1)

@@ -79,9 +79,6 @@ def _report(folder: Path, name: str, tell: story.Progress) -> Audit:
     return result
 
 
-# The chapter
-
-
 def _chapter(n: story.Numbers, audits: dict[str, Audit]) -> story.Story:
     _name_numbers(n)
     means = carrier_pictures(audits[NUMBERS])["utility"][-1]

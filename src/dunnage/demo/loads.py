@@ -172,9 +172,6 @@ def _bins(weights: FloatArray, bin_of_row: IntArray, num_bins: int) -> list[list
     return bins
 
 
-# The chapter
-
-
 def _chapter(n: story.Numbers, pictured: LoadsStory) -> story.Story:
     _name_numbers(n)
     intervals, cards = loads_pictures(pictured)
@@ -248,7 +245,6 @@ def _name_numbers(n: story.Numbers) -> None:
 
 
 def _plan_table(n: story.Numbers, cards: Mapping[str, Picture]) -> tuple[list[list[object]], dict[str, Picture]]:
-    """Read the costs of each plan, one row per plan, and draw the loads of the first and the last plan."""
     columns: dict[str, tuple[str, Callable[[float], str]]] = {
         "trucks planned": ("planned", story.plain),
         "trucks used": ("objective", story.plain),

@@ -96,9 +96,6 @@ def _run(folder: Path, city: City, names: tuple[str, str, str, str], tell: story
     return _FleetRun(release, plan, done)
 
 
-# The chapter
-
-
 def _chapter(n: story.Numbers, city: City, run: _FleetRun, result: Audit) -> story.Story:
     _name_numbers(n)
     # The largest true and published flows, in one scale.

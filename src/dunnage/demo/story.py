@@ -175,12 +175,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 # The frontier of a story: the cost and the risk of other policies.
-
-
 def write_frontier(
     folder: Path, data: Path, policy: Path, *, goal: str, quick: bool, tell: Progress, **more: Any
 ) -> None:
-    """Measure a small frontier, and write it with its page to the folder of a chapter."""
     place = folder / "frontier"
     frontier = advise(
         data,
@@ -199,7 +196,6 @@ def write_frontier(
 
 
 def read_frontier(numbers: Numbers) -> tuple[Picture, Frontier, Point | None]:
-    """Read the numbers of a chapter's frontier; return its picture, the frontier and the chosen point."""
     frontier = Frontier.read(numbers.folder / "frontier")
     numbers.name(tried=numbers.compute("policies measured", len(frontier.points), "points of the frontier", [FRONTIER]))
     picture = Picture(

@@ -46,9 +46,9 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from fractions import Fraction
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from dunnage.devices.report import Report, packed, unpacked
 from dunnage.devices.task import FIRST_DAY, LAST_DAY, SECONDS_PER_DAY, Task
@@ -76,8 +76,6 @@ LOST = (
 
 
 class Slot(NamedTuple):
-    """One slot: days after 1 January 1970 (UTC), and moments after midnight."""
-
     day: int
     slot: int
 
@@ -112,12 +110,6 @@ class Spent:
         return spent
 
 
-class _DayData(TypedDict):
-    slots: list[int]
-    spent: dict[str, tuple[str, int, int]]
-    reports: list[tuple[int, str, str | None]]
-
-
 @dataclass
 class _Day:
     """A day that has not closed: its slots, its spends by purpose, its reports (None: spent, no report yet)."""
@@ -126,13 +118,13 @@ class _Day:
     spent: dict[str, Spent] = field(default_factory=dict)
     reports: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
 
-    def to_dict(self) -> _DayData:
+    def to_dict(self) -> dict[str, object]:
         reports = [(slot, name, None if data is None else packed(data)) for (slot, name), data in self.reports.items()]
         spent = {name: spent.to_list() for name, spent in self.spent.items()}
         return {"slots": list(self.slots), "spent": spent, "reports": reports}
 
     @classmethod
-    def from_dict(cls, data: _DayData) -> _Day:
+    def from_dict(cls, data: Any) -> _Day:
         reports = {
             (int(slot), str(name)): None if text is None else unpacked(text) for slot, name, text in data["reports"]
         }
@@ -681,12 +673,7 @@ class Allowance:
 
 
 def _total(spends: Mapping[str, Spent]) -> Spent:
-    own = spends.values()
-    return Spent(
-        sum((spent.loss for spent in own), Fraction(0)),
-        sum(spent.num_reports for spent in own),
-        sum(spent.num_unbounded for spent in own),
-    )
+    return Spent(*(sum(parts) for parts in zip(*map(astuple, spends.values()), strict=True)))
 
 
 def _moment(now: float | None) -> int:

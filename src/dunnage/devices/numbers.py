@@ -27,10 +27,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 from dunnage.devices.places import MAX_ENUMERATED
@@ -83,18 +84,6 @@ def odds_coin(likely: int, other: int, epsilon: Fraction) -> Coin:
         low, high = exp_interval(epsilon, width)
         yes = likely << width
         return (yes << bits) // (yes + other * high), ceil_divide(yes << bits, yes + other * low)
-
-    return Coin(bounds)
-
-
-def literal_coin(epsilon: Fraction) -> Coin:
-    """Return a coin of probability ``exp(epsilon / 2) / (exp(epsilon) + 1)``, the threshold that Algorithm 1 prints."""
-
-    def bounds(bits: int) -> Interval:
-        width = bits + 4
-        (half_low, half_high), (low, high) = exp_interval(epsilon / 2, width), exp_interval(epsilon, width)
-        one = 1 << width
-        return (half_low << bits) // (one + high), ceil_divide(half_high << bits, one + low)
 
     return Coin(bounds)
 
@@ -157,14 +146,16 @@ class Reading(ABC):
 
 
 class NumberLaw(Reading):
+    last: int  # the largest symbol, where symbols are -last .. last
+
     @property
     def num_inputs(self) -> int:
         return 2 * self.steps + 1
 
     @property
-    @abstractmethod
     def symbol_range(self) -> range | None:
         """All symbols in order, however many; None if they are endless."""
+        return range(-self.last, self.last + 1)
 
     def index_of(self, point: int, noise: Noise) -> int:
         return point + self.steps
@@ -274,7 +265,6 @@ class WindowLaw(NumberLaw):
     half: int  # width of the window on either side (h)
     window: int  # number of symbols in the window: 2 h + 1
     num_outside: int  # number of symbols outside it: 2 m s
-    last: int  # the largest symbol N = m s + h
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -285,10 +275,6 @@ class WindowLaw(NumberLaw):
     @abstractmethod
     def design(self) -> tuple[int, int]:
         """Return stride s and half width h: a function of epsilon and steps, the same on every machine."""
-
-    @property
-    def symbol_range(self) -> range:
-        return range(-self.last, self.last + 1)
 
     @cached_property
     def _inside(self) -> Coin:
@@ -373,30 +359,19 @@ class Hybrid(NumberLaw):
     # number, and each law is unbiased by itself, so an estimate may weigh the two in the best way.
 
     key: ClassVar[str] = "hybrid"
+    piecewise: Piecewise
+    duchi: Duchi
+    share: float  # the probability of the piecewise law
 
-    @cached_property
-    def piecewise(self) -> Piecewise:
-        return Piecewise(epsilon=self.epsilon, steps=self.steps)
-
-    @cached_property
-    def duchi(self) -> Duchi:
-        return Duchi(epsilon=self.epsilon, steps=self.steps)
-
-    @cached_property
-    def share(self) -> float:
-        return float(1 - 1 / odds_of(self.epsilon / 2))
-
-    @property
-    def last(self) -> int:
-        return self.piecewise.last + 1
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        piecewise, duchi = (law(epsilon=self.epsilon, steps=self.steps) for law in (Piecewise, Duchi))
+        share = float(1 - 1 / odds_of(self.epsilon / 2))
+        vars(self).update(piecewise=piecewise, duchi=duchi, share=share, last=piecewise.last + 1)
 
     @property
     def num_inputs(self) -> int:
         return 2 * self.piecewise.num_inputs
-
-    @property
-    def symbol_range(self) -> range:
-        return range(-self.last, self.last + 1)
 
     def index_of(self, point: int, noise: Noise) -> int:
         return 2 * (point + self.steps) + self.duchi.index_of(point, noise)
@@ -462,7 +437,15 @@ class LiteralPiecewise(PublishedPiecewise):
 
     @cached_property
     def _inside(self) -> Coin:
-        return literal_coin(self.epsilon)
+        """A coin of probability ``exp(epsilon / 2) / (exp(epsilon) + 1)``, the threshold that Algorithm 1 prints."""
+
+        def bounds(bits: int) -> Interval:
+            width = bits + 4
+            (half_low, half_high), (low, high) = (exp_interval(x, width) for x in (self.epsilon / 2, self.epsilon))
+            one = 1 << width
+            return (half_low << bits) // (one + high), ceil_divide(half_high << bits, one + low)
+
+        return Coin(bounds)
 
     @property
     def inside(self) -> float:
@@ -562,8 +545,6 @@ class JointDuchi(Reading):
     def quadratic(self) -> tuple[float, float]:
         return self.scale**2, 0.0
 
-
-# Whole reports
 
 Entry = tuple[int, int]  # an attribute and its symbol
 Symbol = tuple[int, str, int]  # an attribute, the key of the law of its symbol, and the symbol
@@ -935,14 +916,10 @@ class LocalNumeric(Tiered[NumberReport]):
             raise ParameterError(f"sampled must be a whole number from 1 to {most}. Got {shown(self.sampled)}.")
         if fixed and self.sampled not in (None, fixed):
             raise ParameterError(f"{self.method} always reports {fixed} of {most} numbers. Leave sampled out.")
-        object.__setattr__(self, "_laws", {tier.name: self._report(tier.epsilon) for tier in self.levels})
-
-    def _report(self, epsilon: Fraction) -> NumberReport:
-        if self.as_published:
-            return published_report(self.attributes, epsilon)
-        if self.method == "duchi":
-            return joint_report(self.attributes, epsilon)
-        return sampled_report(self.attributes, epsilon, method=self.method, sampled=self.sampled)
+        make: Callable[..., NumberReport] = partial(sampled_report, method=self.method, sampled=self.sampled)
+        if self.as_published or self.method == "duchi":
+            make = published_report if self.as_published else joint_report
+        object.__setattr__(self, "_laws", {tier.name: make(self.attributes, tier.epsilon) for tier in self.levels})
 
     def reading(self, tier: Tier | str, attribute: int, key: str) -> Reading:
         """Return how to read the symbols that :meth:`read` returns for an attribute and a key."""
@@ -950,20 +927,13 @@ class LocalNumeric(Tiered[NumberReport]):
 
     def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
         """Make a report of a value for each quantity; there is always one, whatever the values."""
-        report = self.channel(tier)
         values: Mapping[Any, object] = value if isinstance(value, Mapping) else {}
         if not isinstance(value, Mapping):
             names = [quantity.name for quantity in self.quantities]
-            try:
+            with suppress(Exception):  # no private value of any type may stop the report
                 values = dict(zip(names, value, strict=False))  # type: ignore[call-overload]
-            except Exception:  # no private value of any type may stop the report
-                values = {}
-
-        def point(at: int) -> int:
-            attribute = self.attributes[at]
-            return attribute.point(values.get(attribute.quantity.name), noise)
-
-        return report.draw(point, noise)
+        draw, own = self.channel(tier).draw, self.attributes
+        return draw(lambda at: own[at].point(values.get(own[at].quantity.name), noise), noise)
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[Symbol]:
         """Read a payload as triples: attribute (see :attr:`attributes`), key of the law, symbol of that law."""

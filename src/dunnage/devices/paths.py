@@ -61,10 +61,6 @@ class ReachablePaths:
         return self.num_walks**2
 
     @property
-    def num_inputs(self) -> int:
-        return self.num_paths + 1
-
-    @property
     def num_walks(self) -> int:
         return self.walks_before[-1][-1]
 
@@ -202,20 +198,19 @@ class Independent(Law):
         return self.place.loss_within * self.steps
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
-        places = zip(self._inputs(index), self._symbols(symbol), strict=True)
-        exponents = [self.place.exponent(place, of_place) for place, of_place in places]
+        inputs = split_digits(index, self.place.num_inputs, self.steps)
+        symbols = split_digits(symbol, self.place.num_symbols, self.steps)
+        exponents = list(map(self.place.exponent, inputs, symbols))
         possible = [exponent for exponent in exponents if exponent is not None]
         return sum(possible, Fraction(0)) if len(possible) == len(exponents) else None
 
     def perturb(self, index: int, noise: Noise) -> int:
-        symbols = [self.place.perturb(place, noise) for place in self._inputs(index)]
-        return join_digits(symbols, self.place.num_symbols)
+        inputs = split_digits(index, self.place.num_inputs, self.steps)
+        return join_digits([self.place.perturb(place, noise) for place in inputs], self.place.num_symbols)
 
     def read(self, symbol: int) -> list[tuple[int | None, int]]:
-        return [pair for of_place in self._symbols(symbol) for pair in self.place.read(of_place)]
-
-    def _symbols(self, symbol: int) -> tuple[int, ...]:
-        return split_digits(symbol, self.place.num_symbols, self.steps)
+        symbols = split_digits(symbol, self.place.num_symbols, self.steps)
+        return [pair for of_place in symbols for pair in self.place.read(of_place)]
 
     def variance(self, share: float, num: float) -> float:
         """Return the variance of a path's estimated share, the mean of products of the estimates for its places."""
@@ -228,9 +223,6 @@ class Independent(Law):
         # square^steps - even, written without a difference of nearly equal terms; no path has more in a group
         product = noise * sum(square**at * inner ** (self.steps - 1 - at) for at in range(self.steps))
         return (product + max(even - share * groups, 0.0)) / (groups * num)
-
-    def _inputs(self, index: int) -> tuple[int, ...]:
-        return split_digits(index, self.place.num_inputs, self.steps)
 
 
 PUBLISHED = ("product", "qlp", "qjlp")  # places at epsilon each; at epsilon / steps each; joined, at epsilon
@@ -320,10 +312,10 @@ class LocalTrajectory(OnGrid):
                 else find_oracle(self.method, num_inputs, epsilon)
             )
             return InClear(oracle=joined, num_groups=code.num_groups, num_filled=grid.num_areas)
-        return find_oracle(self.method, self._reachable(grid).num_inputs, epsilon)
+        return find_oracle(self.method, self.num_shares(grid), epsilon)
 
     def num_shares(self, grid: Grid) -> int:
-        return self._reachable(grid).num_inputs
+        return self._reachable(grid).num_paths + 1
 
     def oracle(self, tier: Tier | str) -> Oracle:
         law = self.channel(tier)

@@ -69,14 +69,14 @@ class Channel(Protocol):
         """Return the part of the logarithm of the probability that depends on the input; None for probability 0."""
 
 
-def enumerated_loss(channel: Channel) -> Fraction | None:
-    worst = Fraction(0)
-    for symbol in channel.symbols():
-        loss = spread(channel.exponent(index, symbol) for index in range(channel.num_inputs))
-        if loss is None:
-            return None
-        worst = max(worst, loss)
-    return worst
+def enumerated_loss(
+    channel: Channel, symbols: Iterable[int] | None = None, inputs: Sequence[int] | None = None
+) -> Fraction | None:
+    """Return the largest loss over symbols and inputs, by default all of them; None if there is no bound."""
+    every = range(channel.num_inputs) if inputs is None else inputs
+    given = channel.symbols() if symbols is None else symbols
+    losses = [spread(channel.exponent(index, symbol) for index in every) for symbol in given]
+    return None if None in losses else max((loss for loss in losses if loss is not None), default=Fraction(0))
 
 
 def spread(exponents: Iterable[Fraction | None]) -> Fraction | None:
@@ -133,8 +133,6 @@ class Law(ABC):
 
 # Exact chances. Each is weight / (e^x + weight) for a whole number and a rational x > 0. This is irrational; its binary
 # digits come from bounds on e^-x that are as close as necessary.
-
-
 @lru_cache(maxsize=512)
 def chance_digits(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
     """Return the first binary digits of ``weight / (exp(x) + weight)`` that are certain, at most ``bits`` of them."""
@@ -215,6 +213,8 @@ class _Oracle(Law):
     epsilon: Fraction
     name: ClassVar[str]
     max_inputs: ClassVar[int] = MAX_INPUTS
+    loss_factor: ClassVar[int] = 1  # the loss of a report, over the stated epsilon
+    ratio_share: ClassVar[Fraction] = Fraction(1)  # share of epsilon in the odds of one symbol, or of one bit
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
@@ -226,11 +226,11 @@ class _Oracle(Law):
 
     @property
     def loss(self) -> Fraction:
-        return self.epsilon
+        return self.loss_factor * self.epsilon
 
     @property
     def ratio_epsilon(self) -> Fraction:
-        return self.epsilon
+        return self.ratio_share * self.epsilon
 
     @property
     def ratio(self) -> float:
@@ -330,10 +330,7 @@ class SymmetricUnary(_Unary):
     """Flip each bit with odds 1 to exp(epsilon / 2): two inputs differ in two bits, so the loss is epsilon."""
 
     name: ClassVar[str] = "symmetric-unary"
-
-    @property
-    def ratio_epsilon(self) -> Fraction:
-        return self.epsilon / 2
+    ratio_share: ClassVar[Fraction] = Fraction(1, 2)
 
     def perturb(self, index: int, noise: Noise) -> int:
         return draw_bits(self.num_inputs, self.ratio_epsilon, noise) ^ 1 << index
@@ -346,14 +343,8 @@ class PublishedUnary(SymmetricUnary):
     """L-RR (Yao et al. 2024, Algorithm 3): its proof (eq. 26) compares one bit, but two differ: it loses 2 epsilon."""
 
     name: ClassVar[str] = "published-unary"
-
-    @property
-    def loss(self) -> Fraction:
-        return 2 * self.epsilon
-
-    @property
-    def ratio_epsilon(self) -> Fraction:
-        return self.epsilon
+    loss_factor: ClassVar[int] = 2
+    ratio_share: ClassVar[Fraction] = Fraction(1)
 
 
 class HadamardResponse(_Oracle):
@@ -544,14 +535,7 @@ class Planar(Law):
 
     @property
     def centre(self) -> int:
-        middle = self.grid.num_columns // 2
-        return self.grid.cell_at(middle, middle)
-
-    @property
-    def blurs_all(self) -> bool:
-        """Whether reports are off by more than half the shorter side of the box, so that a map of it says nothing."""
-        # A report is about 2 / epsilon away from the true place (as if cells were small and the box endless).
-        return float(2 / self.epsilon) > float(min(self.grid.pitch_km)) * self.grid.num_columns / 2
+        return self.grid.cell_at(*(self.grid.num_columns // 2,) * 2)
 
     def index(self, longitude: object, latitude: object) -> int:
         """Return the input for a place; one outside the box is moved to its border, a missing one has its own input."""
@@ -697,7 +681,11 @@ class OnGrid(Tiered[Law], ABC):
             laws, size = [self.law(on, epsilon) for epsilon in at], self.num_shares(on)
             sd = math.sqrt(1 / sum(1 / law.variance(1 / size, num / len(laws)) for law in laws))
             limit = present * float(NOISE_FACTOR / size)
-            return sd, limit, sd > limit or any(isinstance(law, Planar) and law.blurs_all for law in laws)
+            # A planar report is about 2 / epsilon away from the true place (as if cells were small and the box
+            # endless): beyond half the shorter side of the box, a map says nothing.
+            half = float(min(on.pitch_km)) * on.num_columns / 2
+            blurred = any(isinstance(law, Planar) and float(2 / law.epsilon) > half for law in laws)
+            return sd, limit, sd > limit or blurred
 
         sd, limit, noise = judged(grid, epsilons)
         coarser = (

@@ -117,7 +117,6 @@ def sift_down(heap: Any, spots: Any, keys: Any, spot: int, size: int) -> Any:
 
 @piece
 def reschedule(clock: Any, shuttle: int, time: int) -> Any:
-    """Say when something happens to a shuttle next."""
     heap, spots, keys = clock
     keys[shuttle] = time
     sift_up(heap, spots, keys, spots[shuttle])
@@ -195,7 +194,6 @@ def new_node(nodes: Any, spare: Any, shuttle: int, place: int) -> Any:
 
 @piece
 def drop_node(nodes: Any, heads: Any, spare: Any, node: int) -> Any:
-    """Remove a node from the index and keep it for reuse."""
     unlink(nodes, heads, node)
     nodes[node, NEXT] = spare[GIVEN_BACK]
     spare[GIVEN_BACK] = node
@@ -327,7 +325,6 @@ def search(tables: Any, heads: Any, zone: Any, ways: Any, rules: Any, rider: Any
 
 @piece
 def insert_after(tables: Any, spare: Any, node: int, place: int) -> Any:
-    """Put a visit after another; the load there is as before."""
     nodes, shuttles = tables[0], tables[1]
     shuttle, after = nodes[node, SHUTTLE], nodes[node, NEXT]
     fresh = new_node(nodes, spare, shuttle, place)
@@ -716,7 +713,6 @@ def operate(
 
 @kernel
 def park_all(nodes: Any, shuttles: Any, heads: Any, demand: Any, places: Any, time: int, extra: int) -> Any:
-    """Park every shuttle where it starts; return what is spare."""
     spare = np.array([-1, len(shuttles), 0, extra])
     for shuttle in range(len(shuttles)):
         node = new_node(nodes, spare, shuttle, places[shuttle])

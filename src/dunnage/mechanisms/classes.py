@@ -156,8 +156,6 @@ class ClassRelease(Mechanism):
 
 
 class ClassMechanism(ClassRelease):
-    """A mechanism that groups similar records into classes without noise, and releases the classes."""
-
     seeded = "the order of rows came from a seed that others may know"
 
     @property

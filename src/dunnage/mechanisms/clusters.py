@@ -40,6 +40,7 @@ from dunnage.mechanisms.classes import (
     released_column,
     strata,
 )
+from dunnage.model import measures
 from dunnage.model.certificate import Distortion, Importance
 from dunnage.model.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
 from dunnage.model.guarantees import (
@@ -49,21 +50,6 @@ from dunnage.model.guarantees import (
     Assumption,
     KAnonymity,
     Promise,
-)
-from dunnage.model.measures import (
-    DISTORTION_METRIC,
-    ENTROPIES,
-    LEAST_K,
-    LIMIT_TOLERANCE,
-    class_sizes,
-    closeness,
-    entropy_diversity,
-    label_distances,
-    ranked,
-    sensitive_measures,
-    set_widths,
-    shares_of,
-    width_limit,
 )
 from dunnage.model.schema import Attribute, Schema
 from dunnage.release.kinds import SENSITIVE, domain_of, generalised, require, with_role
@@ -154,8 +140,8 @@ def _statistics(name: str, given: Any) -> Pairs:
 
 def _importance(given: Any) -> str | Pairs:
     if isinstance(given, str):
-        if given not in ENTROPIES:
-            choices = ", ".join((*ENTROPIES, "a table of attribute = 1 to 5"))
+        if given not in measures.ENTROPIES:
+            choices = ", ".join((*measures.ENTROPIES, "a table of attribute = 1 to 5"))
             raise ParameterError(f"importance must be one of {choices}. Got {shown(given)}.")
         return given
     return importance_of(given, Fraction(1), Fraction(5), "Use 1 for the least important attribute.")
@@ -238,7 +224,7 @@ class UtilityClusters(ClassMechanism):
     apart = True
     proof = ("utility-clusters.md#guarantee",)
     counts_persons = True
-    metric = DISTORTION_METRIC
+    metric = measures.DISTORTION_METRIC
     k: OptionalK = None
     method: Literal["growth", "published-greedy", "published-density"] = "growth"
     scaling: Literal["unit-variance", "maximum"] = "unit-variance"
@@ -281,7 +267,7 @@ class UtilityClusters(ClassMechanism):
         least = math.ceil(1 / _Range(0, 1, above=True).check(given["max_risk"], "max_risk"))
         if given.get("k") is not None:
             least = max(least, KAnonymity(k=given["k"], protects="record").k)  # refuses an invalid k
-        return {**given, "k": max(least, LEAST_K)}
+        return {**given, "k": max(least, measures.LEAST_K)}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -301,7 +287,7 @@ class UtilityClusters(ClassMechanism):
 
     @property
     def least_k(self) -> int:
-        return LEAST_K if self.k is None else self.k
+        return measures.LEAST_K if self.k is None else self.k
 
     def weights(self, release: Release) -> Mapping[str, float]:
         stated = release.certificate.rows.importance
@@ -310,9 +296,9 @@ class UtilityClusters(ClassMechanism):
 
     def own_figures(self, release: Release, num_suppressed: int) -> Mapping[str, object]:
         """Compute importance and distortion; only the certificate knows the entropy of the true records."""
-        measures, classes, names = release.certificate.rows, release.classes, generalised(release)
+        stated, classes, names = release.certificate.rows, release.classes, generalised(release)
         if isinstance(self.importance, str):
-            factors = measures.importance.factors if measures.importance is not None else {}
+            factors = stated.importance.factors if stated.importance is not None else {}
         else:
             given = dict(self.importance)
             factors = {name: float(given.get(name, 1)) for name in names}
@@ -320,16 +306,16 @@ class UtilityClusters(ClassMechanism):
         require(sensible, "certificate.json: the importance of attributes makes no sense")
         assert classes is not None  # the columns were checked before
         sizes = classes.column("size").to_numpy()
-        weights = shares_of({name: factors[name] for name in names})
+        weights = measures.shares_of({name: factors[name] for name in names})
         widths = {name: class_widths(release, classes, name)[0] for name in names}
         for name, limit in self.limits:
             domain = domain_of(release, name)
-            most = width_limit(domain, limit) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
+            most = measures.width_limit(domain, limit) * (1 + measures.LIMIT_TOLERANCE) + measures.LIMIT_TOLERANCE
             require(float(widths[name].max()) * domain.diameter <= most, f"classes: {name} is wider than its limit")
         if self.max_distortion is not None:
-            most = float(self.max_distortion) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
-            fits = measures.loss is not None and measures.loss.total <= most
-            fits = fits and self.least_k <= (measures.k_chosen or 0) <= (measures.k_reached or 0)
+            most = float(self.max_distortion) * (1 + measures.LIMIT_TOLERANCE) + measures.LIMIT_TOLERANCE
+            fits = stated.loss is not None and stated.loss.total <= most
+            fits = fits and self.least_k <= (stated.k_chosen or 0) <= (stated.k_reached or 0)
             require(fits, "certificate.json: max_distortion does not allow this distortion or k")
         class_id = release.data.column("class_id").to_numpy()
         for name in with_role(release, SENSITIVE):
@@ -345,19 +331,21 @@ class UtilityClusters(ClassMechanism):
                 "generalisation": lost / released,
                 "suppression": num_suppressed / (released + num_suppressed),
             },
-            **({} if self.max_distortion is None else {"k_chosen": measures.k_chosen}),
+            **({} if self.max_distortion is None else {"k_chosen": stated.k_chosen}),
         }
 
     def reaches(self, class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
         """Return whether the classes of a sensitive column keep to ``l``, and whether they keep to ``t``."""
         diverse = close = True
         if self.l is not None:
-            entropy = self.l_kind == "entropy"
-            l = entropy_diversity(class_id, column) if entropy else sensitive_measures(class_id, column).l  # noqa: E741
-            diverse = l >= float(self.l) - LIMIT_TOLERANCE
+            if self.l_kind == "entropy":
+                reached: float = measures.entropy_diversity(class_id, column)
+            else:
+                reached = measures.sensitive_measures(class_id, column).l
+            diverse = reached >= float(self.l) - measures.LIMIT_TOLERANCE
         if self.t is not None:
-            t = closeness(class_id, column, ordered=self.t_kind == "ordered")
-            close = t <= float(self.t) + LIMIT_TOLERANCE
+            t = measures.closeness(class_id, column, ordered=self.t_kind == "ordered")
+            close = t <= float(self.t) + measures.LIMIT_TOLERANCE
         return diverse, close
 
     @property
@@ -409,7 +397,7 @@ class UtilityClusters(ClassMechanism):
             return classes
         # Double k while the distortion is low enough, then halve the gap: this k is good enough, and k + 1 is not.
         # Distortion need not rise with every k, so an even larger k may be good enough as well.
-        most = len(records) * float(self.max_distortion) * (1 + LIMIT_TOLERANCE)
+        most = len(records) * float(self.max_distortion) * (1 + measures.LIMIT_TOLERANCE)
         if classes.loss_sum > most:
             raise Refusal(
                 f"at k = {k} the distortion is {classes.loss_sum / len(records):.4f}, above max_distortion = "
@@ -485,8 +473,6 @@ class UtilityClusters(ClassMechanism):
 # How classes are formed: records are put into one metric, clustered stratum by stratum, then counted. They are sorted
 # by their values first, so that the order of the input decides at most between records that are equal in every
 # released column. Classes that would look alike become one class. Nothing here is random.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class _MetricColumn:
     """One generalised attribute of all records. Private: its ``repr`` shows nothing."""
@@ -496,8 +482,7 @@ class _MetricColumn:
 
     @property
     def coded(self) -> CodedDomain | None:
-        domain = self.attribute.domain
-        return None if isinstance(domain, Numeric) else cast("CodedDomain", domain)
+        return None if isinstance(self.attribute.domain, Numeric) else cast("CodedDomain", self.attribute.domain)
 
     @cached_property
     def diameter(self) -> float:
@@ -512,7 +497,7 @@ class _MetricColumn:
                 "distances. Make its domain coarser, or leave the column out."
             )
         assert self.coded is not None
-        return codes.reshape(-1).astype(np.int32), label_distances(self.coded, present.astype(np.int64))
+        return codes.reshape(-1).astype(np.int32), measures.label_distances(self.coded, present.astype(np.int64))
 
     def entropy(self, bucket: tuple[str, Fraction] | None, *, normalised: bool) -> float:
         """Return the entropy in bits (eq. 1); normalised, divided by its largest possible value."""
@@ -564,7 +549,7 @@ class _Records:
                 self.factors[name] = round(bits, IMPORTANCE_DIGITS)
             else:
                 self.factors[name] = float(dict(importance).get(name, Fraction(1)))
-        self.weights = shares_of(self.factors)
+        self.weights = measures.shares_of(self.factors)
         # Numeric attributes come first in the metric.
         self.axes = np.argsort([column.coded is not None for column in self.columns], kind="stable")
         numbers = [column.values for column in self.columns if column.coded is None]
@@ -589,7 +574,9 @@ class _Records:
         own = self.mechanism
         if not own.limits and own.max_suppressed is None and own.l is None and own.t is None and own.price >= 1:
             return None
-        limits = [width_limit(c.attribute.domain, dict(own.limits).get(c.attribute.name)) for c in self.columns]
+        limits = [
+            measures.width_limit(c.attribute.domain, dict(own.limits).get(c.attribute.name)) for c in self.columns
+        ]
         diverse = own.l is not None or own.t is not None
         ranks = [_ranks(self.dataset, a)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
         for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
@@ -632,12 +619,12 @@ class _Records:
         num_persons = int(self._persons(of_record, int(of_record.max()) + 1).min())
         if num_persons < k:
             raise InternalError("a class is smaller than k")
-        sizes = class_sizes(of_record[of_record >= 0])
+        sizes = measures.class_sizes(of_record[of_record >= 0])
         sums = []
         for column, of_class in zip(self.columns, generalised, strict=True):
             widths, name = _widths(of_class, column), column.attribute.name
-            limit = width_limit(column.attribute.domain, dict(self.mechanism.limits).get(name))
-            if float(widths.max()) > limit + LIMIT_TOLERANCE * max(1.0, limit):
+            limit = measures.width_limit(column.attribute.domain, dict(self.mechanism.limits).get(name))
+            if float(widths.max()) > limit + measures.LIMIT_TOLERANCE * max(1.0, limit):
                 raise InternalError(f"a class is wider in {name!r} than its limit")
             sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
         most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
@@ -661,7 +648,7 @@ class _Records:
         inside = of_record >= 0
         for attribute in self.dataset.schema.sensitive:
             values = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
-            diverse, close = self.mechanism.reaches(of_record[inside], ranked(values, attribute.describe()))
+            diverse, close = self.mechanism.reaches(of_record[inside], measures.ranked(values, attribute.describe()))
             if not (diverse and close):
                 limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
                 distance = "close to those of all released records as t" if diverse else "diverse as l"
@@ -679,7 +666,7 @@ class _Records:
             generalised=tuple(generalised),
             losses=tuple(value + lost for value in sums),
             importance=weights,
-            metric=DISTORTION_METRIC,
+            metric=measures.DISTORTION_METRIC,
             fewest_persons=None if self.person is None else num_persons,
             figures={
                 "importance": Importance(factors=self.factors, weights=self.weights),
@@ -747,7 +734,7 @@ class _Records:
         records = np.flatnonzero(of_record >= 0)
         records = records[np.argsort(of_record[records], kind="stable")]
         classes = of_record[records]
-        sizes = class_sizes(classes)
+        sizes = measures.class_sizes(classes)
         starts = np.cumsum(sizes) - sizes
         columns = [_generalised(column, column.values[records], classes, starts) for column in self.columns]
         keys = [self.stratum[records[starts]], *(key for _, column_keys in columns for key in column_keys)]
@@ -789,11 +776,11 @@ def _generalised(
     coded = cast("CodedDomain", domain)
     num = len(coded.labels)
     owners, codes = np.divmod(np.unique(classes * num + values), num)
-    sizes = class_sizes(owners)
+    sizes = measures.class_sizes(owners)
     groups = [tuple(group.tolist()) for group in np.split(codes, np.cumsum(sizes)[:-1])]
     rank = {group: number for number, group in enumerate(sorted(set(groups)))}
     sets = tuple(tuple(coded.labels[code] for code in group) for group in groups)
-    diameters = set_widths(coded, codes, sizes) if isinstance(coded, Graph) else None
+    diameters = measures.set_widths(coded, codes, sizes) if isinstance(coded, Graph) else None
     key = np.array([rank[group] for group in groups], dtype=np.int64)
     return Sets(name=name, sets=sets, diameters=diameters), [key]
 
@@ -821,11 +808,11 @@ def _widths(item: Generalised, column: _MetricColumn) -> FloatArray:
         return item.diameters
     domain = cast("CodedDomain", column.attribute.domain)
     codes = domain.codes([label for labels in item.sets for label in labels])
-    return set_widths(domain, codes, np.array([len(labels) for labels in item.sets]))
+    return measures.set_widths(domain, codes, np.array([len(labels) for labels in item.sets]))
 
 
 def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:
-    ranks = pc.rank(ranked(released_column(dataset, attribute.name), attribute.describe()), tiebreaker="dense")
+    ranks = pc.rank(measures.ranked(released_column(dataset, attribute.name), attribute.describe()), tiebreaker="dense")
     return np.asarray(ranks.to_numpy(zero_copy_only=False), dtype=np.int64) - 1
 
 

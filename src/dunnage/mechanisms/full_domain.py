@@ -210,7 +210,9 @@ class _LatticeSearch:
         self.penalty, self.excess = np.zeros_like(self.base), np.zeros_like(self.base)
         self.closed: BoolArray = np.zeros(self.base.shape, dtype=bool)
         self.alive: IntArray = np.arange(self.base.size)  # nodes by their number in the order of levels
-        self.kept_groups: list[tuple[Node, Groups]] = [((0,) * self.base.ndim, records.bottom)]
+        # Every record by itself: all nodes can be reached from here.
+        bottom = Groups(np.arange(len(records.counts)), records.counts)
+        self.kept_groups: list[tuple[Node, Groups]] = [((0,) * self.base.ndim, bottom)]
         self.room = 8 * len(records.counts)  # groups that may be kept in memory for others to start from
         self.least: int | None = None
         self.node: Node = tuple(num - 1 for num in self.base.shape)
@@ -283,17 +285,13 @@ class _LatticeSearch:
 
     def _total(self, costs: Sequence[Sequence[CostArray]], node: Node, groups: Groups, chosen: BoolArray) -> int:
         record, sizes = groups.record[chosen], groups.sizes[chosen]
-        total = 0
-        for levels, codes, level in zip(costs, self.records.codes, node, strict=True):
-            total += int(np.sum(levels[level][codes[record]] * sizes))
-        return total
+        parts = zip(costs, self.records.codes, node, strict=True)
+        return sum(int(np.sum(levels[level][codes[record]] * sizes)) for levels, codes, level in parts)
 
 
 # The lattice of generalisations, shared by the mechanisms that choose one node for a whole table. A node is one level
 # of a public hierarchy for each attribute. Rows are encoded once; the groups that they form at a node are merged from
 # those of a node below it, because groups only merge on the way up.
-
-
 def hierarchies_of(schema: Schema, *, mechanism: str, verb: str, max_nodes: int) -> dict[str, Hierarchy]:
     """Return the hierarchy of each quasi-identifier by name; refuse one without, and a lattice that is too large."""
     if not schema.quasi_identifiers:
@@ -383,11 +381,6 @@ class Records:
         codes = tuple(column.codes[first] for column in columns)
         return cls(stratum[first], num_strata, columns, codes, counts.astype(np.int64), of_row)
 
-    @property
-    def bottom(self) -> Groups:
-        """Every record by itself: all nodes can be reached from here."""
-        return Groups(np.arange(len(self.counts)), self.counts)
-
     def keys(self, node: Node, record: IntArray) -> tuple[IntArray, int]:
         """Return a number for each of some records, equal if they look alike at a node, and a bound of the numbers."""
         # If there are fewer levels than attributes, the remaining attributes are ignored.
@@ -436,25 +429,20 @@ class Records:
             counts[levels] = groups.sizes[groups.sizes >= k].sum()
             return
         if len(levels) == counts.ndim - 1 and self.columns[-1].in_order:
-            counts[levels] = self._count_last(levels, groups, k)
+            # Groups come in the order of the others, then of values, so groups that merge at any level of the last
+            # attribute are neighbours.
+            others, value = self.keys(levels, groups.record)[0], self.codes[-1][groups.record]
+            sizes, begins = groups.sizes, np.diff(others, prepend=-1) != 0
+            for level, of_value in enumerate(self.columns[-1].groups):
+                starts = np.flatnonzero(begins | (np.diff(of_value[value], prepend=-1) != 0))
+                value, begins, sizes = value[starts], begins[starts], np.add.reduceat(sizes, starts)
+                counts[(*levels, level)] = sizes[sizes >= k].sum()
             return
         for level in range(counts.shape[len(levels)]):
             node = (*levels, level)
             if level:
                 groups = self.merged(node + (0,) * (counts.ndim - len(node)), groups)
             self._count(counts, node, groups, k)
-
-    def _count_last(self, levels: Node, groups: Groups, k: int) -> list[int]:
-        """Count the rows in groups of at least k at every level of the last attribute, with the others fixed."""
-        # Groups come in the order of the others, then of values, so groups that merge at any level are neighbours.
-        others, value = self.keys(levels, groups.record)[0], self.codes[-1][groups.record]
-        sizes, begins = groups.sizes, np.diff(others, prepend=-1) != 0
-        kept = []
-        for of_value in self.columns[-1].groups:
-            starts = np.flatnonzero(begins | (np.diff(of_value[value], prepend=-1) != 0))
-            value, begins, sizes = value[starts], begins[starts], np.add.reduceat(sizes, starts)
-            kept.append(int(sizes[sizes >= k].sum()))
-        return kept
 
 
 def _combined(parts: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:

@@ -71,7 +71,6 @@ class SearchResult:
 
     @property
     def gap(self) -> float:
-        """Share of the loss that a better partition might save."""
         return max(0.0, 1 - self.bound / self.loss) if self.loss > 0 else 0.0
 
 
@@ -357,12 +356,8 @@ class Partition(ClassMechanism):
 
 # Runs: the records of one attribute with equal values, in order, and the classes of consecutive runs with the smallest
 # loss. This is an exact dynamic program; docs/proofs/partition.md says why it needs few steps.
-
-
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Rows with equal values of one attribute, in order."""
-
     lower: FloatArray
     upper: FloatArray
     before: IntArray  # rows before each run, and in total
@@ -441,8 +436,6 @@ def _solve(
 # heuristic (docs/proofs/partition.md#goal-packing): it tries all partitions if they are few, else those that dynamic
 # programs propose. Each program minimises a price per record that rises with its upper bound; different prices, which
 # are dual feasible functions of bin packing, suit different mixes of large and small items.
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Loads:
     """Runs of equal records of one stratum, in order, as a packer will see them."""
@@ -603,7 +596,6 @@ def _moves(loads: Loads, borders: Borders) -> Iterator[Borders]:
 # records (Hoogervorst et al. 2019, Definition 3). With the cuts of all other attributes fixed, the best cuts of one are
 # an exact dynamic program, so descent from several starts ends in cuts that no change of a single attribute improves.
 # Branch and bound, further below, proves them best, or bounds the gap. docs/proofs/partition.md#several-attributes
-
 Cuts = tuple[IntArray, ...]  # for each attribute the piece that each interval begins with; the first is always 0
 MAX_PIECES = 1024
 MAX_PROGRAM_STEPS = 2 * 10**7
@@ -709,8 +701,6 @@ def cell_of_points(points: Points, cuts: Cuts, *, without: int = -1) -> tuple[In
 
 @dataclass(frozen=True, eq=False)
 class CellBounds:
-    """The cells of a partition: sizes and, per attribute, their own extremes."""
-
     of_point: IntArray
     sizes: IntArray
     lower: FloatArray
@@ -867,8 +857,6 @@ def cut_program(
 # Branching: best-first branch and bound in the manner of K-Optimize (Bayardo, Agrawal 2005; Hoogervorst et al. 2019,
 # section 4.2), with the three bounds of docs/proofs/partition.md instead of eq. 8: narrowest boxes, own cuts for each
 # slab, and decided intervals together. Counted steps limit the work, not time, so the same records give the same cuts.
-
-
 def search_cuts(points: Points, *, max_steps: int = MAX_STEPS) -> BestCuts:
     """Return the best cuts and a lower bound on the loss; small problems are proved best."""
     num_records = int(points.counts.sum())

@@ -117,7 +117,6 @@ class _CountRule:
     accounting: str
 
     def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
-        """Return the sample for the choice of the node: the released one, or a fresh one."""
         return draw()
 
     def scores(self, utility: Sequence[int], unit: Fraction, num_sampled: int) -> list[Fraction]:
@@ -230,12 +229,9 @@ class SampledLattice(ClassRelease):
     @model_validator(mode="before")
     @classmethod
     def _usual(cls, given: Mapping[str, object]) -> Mapping[str, object]:
-        usual: dict[str, object] = {}
-        if given.get("as_published") is True:  # the exact delta needs levels chosen without the released sample
-            usual["accounting"] = "theorem"
-        if given.get("left_out") == "noisy" and given.get("confidence") is None:
-            return {**usual, **given, "confidence": Fraction(9, 10)}
-        return {**usual, **given}
+        usual = {"accounting": "theorem"} if given.get("as_published") is True else {}  # exact needs a second sample
+        noisy = given.get("left_out") == "noisy" and given.get("confidence") is None
+        return {**usual, **given, **({"confidence": Fraction(9, 10)} if noisy else {})}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -494,7 +490,14 @@ class _Lattice:
         rows = np.arange(len(dataset))
         columns = [LatticeColumn.of(dataset, name, hierarchy, rows) for name, hierarchy in hierarchies.items()]
         records = Records.of(strata(dataset)[0], columns)
-        return cls(columns, records, *_precision([hierarchy.num_levels for hierarchy in hierarchies.values()]))
+        # The precision of every node in whole units; a single level loses nothing.
+        num_levels = [hierarchy.num_levels for hierarchy in hierarchies.values()]
+        tops = [max(num - 1, 1) for num in num_levels]
+        common = math.lcm(*tops)
+        lost = np.zeros((), dtype=np.int64)
+        for num, top in zip(num_levels, tops, strict=True):
+            lost = np.add.outer(lost, np.arange(num, dtype=np.int64) * (common // top))
+        return cls(columns, records, common * len(tops) - lost, common * len(tops))
 
     def node(self, number: int) -> Node:
         return tuple(int(level) for level in np.unravel_index(number, self.precision.shape))
@@ -513,16 +516,6 @@ class _Lattice:
             importance=(1.0,) * len(self.columns),
             levels=node,
         )
-
-
-def _precision(num_levels: Sequence[int]) -> tuple[IntArray, int]:
-    """Return the precision of every node in whole units, and the number of units in 1; a single level loses nothing."""
-    tops = [max(num - 1, 1) for num in num_levels]
-    common = math.lcm(*tops)
-    lost = np.zeros((), dtype=np.int64)
-    for num, top in zip(num_levels, tops, strict=True):
-        lost = np.add.outer(lost, np.arange(num, dtype=np.int64) * (common // top))
-    return common * len(num_levels) - lost, common * len(num_levels)
 
 
 def _are_around_values(cells: Cells, lower: FloatArray, upper: FloatArray) -> bool:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from dunnage.noise.source import (
     nonnegative,
     positive,
     probability,
+    ratio_interval,
     rational,
 )
 
@@ -87,16 +88,13 @@ class _LawTable:
         # Words from low to high - 1 are ties of that step. The leading 0 stands for the time before the first step: it
         # makes at most word 0 a tie, and treating a word as a tie is never wrong, only slow.
         self._last_ties = np.array([0, *(high - 1 for _, high in bounds)], dtype=np.uint64)
-        self._guide = self._make_guide(open_ends)
-
-    def _make_guide(self, open_ends: Sequence[int]) -> NDArray[np.int32]:
-        rest = self._word_bits - self._guide_bits
-        starts = np.arange(1 << self._guide_bits, dtype=np.uint64) << np.uint64(rest)
+        self._rest = self._word_bits - self._guide_bits
+        starts = np.arange(1 << self._guide_bits, dtype=np.uint64) << np.uint64(self._rest)
         passed = np.searchsorted(self._last_ties[1:], starts, side="left")
-        reached = np.searchsorted(self._lows, starts + np.uint64((1 << rest) - 1), side="right")
+        reached = np.searchsorted(self._lows, starts + np.uint64((1 << self._rest) - 1), side="right")
         guide = np.where(passed == reached, passed + self._first, _UNDECIDED)
         guide[np.isin(guide, open_ends)] = _UNDECIDED
-        return guide.astype(np.int32)
+        self._guide = guide.astype(np.int32)
 
     def draw(self, noise: Noise, size: int) -> tuple[IntArray, NDArray[np.intp]]:
         """Sample ``size`` outcomes; also return the positions that the guide left undecided."""
@@ -104,17 +102,14 @@ class _LawTable:
         values = self._guide.take(prefixes).astype(np.int64)
         late = np.flatnonzero(values == _UNDECIDED)
         if late.size:
-            values[late] = self._finish(noise, prefixes[late])
+            words = prefixes[late].astype(np.uint64)
+            if self._rest:
+                words = words << np.uint64(self._rest) | _uniform(noise, self._rest, words.size).astype(np.uint64)
+            outcomes = np.searchsorted(self._lows, words, side="right").astype(np.int64)
+            for tie in np.flatnonzero(words <= self._last_ties[outcomes]):
+                outcomes[tie] = noise.invert(self._law, int(words[tie]), self._word_bits)
+            values[late] = outcomes + self._first
         return values, late
-
-    def _finish(self, noise: Noise, prefixes: Words) -> IntArray:
-        words = prefixes.astype(np.uint64)
-        if rest := self._word_bits - self._guide_bits:
-            words = words << np.uint64(rest) | _uniform(noise, rest, words.size).astype(np.uint64)
-        outcomes = np.searchsorted(self._lows, words, side="right").astype(np.int64)
-        for tie in np.flatnonzero(words <= self._last_ties[outcomes]):
-            outcomes[tie] = noise.invert(self._law, int(words[tie]), self._word_bits)
-        return outcomes + self._first
 
 
 def _in_chunks(size: int, draw: Callable[[int], IntArray]) -> IntArray:
@@ -168,7 +163,6 @@ def below_each(noise: Noise, limits: IntArray) -> IntArray:
 
 
 def permutation(noise: Noise, n: int) -> IntArray:
-    """Sample a uniform order of ``0, ..., n - 1``."""
     n = integer(n, "n")
     while True:
         keys = _uniform(noise, _LAYOUT.word_bits, n)
@@ -180,16 +174,15 @@ def permutation(noise: Noise, n: int) -> IntArray:
 
 
 def bernoulli(noise: Noise, p: int | Fraction, size: int) -> NDArray[np.bool_]:
-    """Sample ``size`` booleans that are true with probability ``p``."""
     p = probability(p, "p")
     if p in (0, 1):
         return np.full(integer(size, "size"), p == 1)
-    return _yes(noise, _bernoulli_table(p, _LAYOUT), size)
+    return _yes(noise, _coin_table(ratio_interval, p, _LAYOUT), size)
 
 
-@lru_cache(maxsize=64)
-def _bernoulli_table(p: Fraction, layout: _Layout) -> _LawTable:
-    return _LawTable(lambda bits: [_ratio(p)(bits)], layout)
+@lru_cache(maxsize=128)
+def _coin_table(chance: Callable[[Fraction, int], Interval], x: Fraction, layout: _Layout) -> _LawTable:
+    return _LawTable(lambda bits: [chance(x, bits)], layout)
 
 
 def bernoulli_exp(noise: Noise, x: int | Fraction, size: int) -> NDArray[np.bool_]:
@@ -197,29 +190,19 @@ def bernoulli_exp(noise: Noise, x: int | Fraction, size: int) -> NDArray[np.bool
     x = nonnegative(x, "x")
     if x == 0:
         return np.full(integer(size, "size"), True)
-    return _yes(noise, _bernoulli_exp_table(x, _LAYOUT), size)
-
-
-@lru_cache(maxsize=64)
-def _bernoulli_exp_table(x: Fraction, layout: _Layout) -> _LawTable:
-    return _LawTable(lambda bits: [exp_interval(x, bits)], layout)
+    return _yes(noise, _coin_table(exp_interval, x, _LAYOUT), size)
 
 
 def bernoulli_logistic(noise: Noise, x: int | Fraction, size: int) -> NDArray[np.bool_]:
     """Sample ``size`` booleans that are true with probability ``1 / (1 + exp(-x))``."""
     x = rational(x, "x")
-    unlikely = _yes(noise, _bernoulli_unlikely_table(abs(x), _LAYOUT), size)
+    unlikely = _yes(noise, _coin_table(_unlikely, abs(x), _LAYOUT), size)
     return unlikely if x < 0 else ~unlikely
 
 
-@lru_cache(maxsize=64)
-def _bernoulli_unlikely_table(x: Fraction, layout: _Layout) -> _LawTable:
-
-    def law(bits: int) -> list[Interval]:
-        one, (low, high) = 1 << bits, exp_interval(x, bits)
-        return [((low << bits) // (one + low), ceil_divide(high << bits, one + high))]
-
-    return _LawTable(law, layout)
+def _unlikely(x: Fraction, bits: int) -> Interval:
+    one, (low, high) = 1 << bits, exp_interval(x, bits)
+    return (low << bits) // (one + low), ceil_divide(high << bits, one + high)
 
 
 def bernoulli_odds(noise: Noise, yes: int, no: int, x: int | Fraction, size: int) -> NDArray[np.bool_]:
@@ -284,7 +267,7 @@ def _table_end(scale: Fraction, layout: _Layout) -> int:
 def _geometric_table(scale: Fraction, layout: _Layout) -> tuple[_LawTable, int]:
     """Build the geometric law on ``0, ..., end``, where ``end`` stands for itself and all above."""
     end = _table_end(scale, layout)
-    return _endless_table(_geometric_ratio(scale), end, layout), end
+    return _endless_table(partial(exp_interval, Fraction(1, scale)), end, layout), end
 
 
 def _endless_table(ratio: Callable[[int], Interval], end: int, layout: _Layout) -> _LawTable:
@@ -299,7 +282,7 @@ def _endless_table(ratio: Callable[[int], Interval], end: int, layout: _Layout) 
 def _low_digit_table(scale: Fraction, layout: _Layout) -> _LawTable:
     """Build the law of a geometric number's last digit: ``F(d) = (1 - r**(d+1)) / (1 - r**radix)``."""
     # 1 - r**radix is above 1/(2 scale): this many more digits keep the quotient sharp.
-    return _digit_table(_geometric_ratio(scale), int(scale).bit_length() + 8, layout)
+    return _digit_table(partial(exp_interval, Fraction(1, scale)), int(scale).bit_length() + 8, layout)
 
 
 def _digit_table(ratio: Callable[[int], Interval], extra: int, layout: _Layout) -> _LawTable:
@@ -317,11 +300,6 @@ def _digit_table(ratio: Callable[[int], Interval], extra: int, layout: _Layout) 
 def _quotient(low: int, high: int, divisor_low: int, divisor_high: int, bits: int) -> Interval:
     """Enclose a quotient of at most 1, given bounds on both of its sides."""
     return (low << bits) // divisor_high, min(ceil_divide(high << bits, divisor_low), 1 << bits)
-
-
-def _geometric_ratio(scale: Fraction) -> Callable[[int], Interval]:
-    inverse = Fraction(scale.denominator, scale.numerator)
-    return lambda bits: exp_interval(inverse, bits)
 
 
 def _powers(ratio: Callable[[int], Interval], count: int, bits: int) -> list[Interval]:
@@ -363,7 +341,7 @@ def _laplace_table(scale: Fraction, layout: _Layout) -> tuple[_LawTable, int]:
     def law(bits: int) -> list[Interval]:
         # P(X <= -j) = P(X >= j) = r**j / (1 + r) for j >= 1
         width, one = bits + 4, 1 << bits
-        powers = _powers(_geometric_ratio(scale), end, width)
+        powers = _powers(partial(exp_interval, Fraction(1, scale)), end, width)
         total_low, total_high = (side + (1 << width) for side in powers[0])
         tails = [_quotient(low, high, total_low, total_high, bits) for low, high in powers]
         return tails[::-1] + [(one - high, one - low) for low, high in tails]
@@ -510,7 +488,7 @@ def _binomial_table(n: int, p: Fraction, layout: _Layout) -> _LawTable:
     def law(bits: int) -> list[Interval]:
         # The binomial coefficients add up to 2**n, and each multiplies an error of up to 2 in either power.
         width = bits + n + n.bit_length() + 8
-        yes, no = ([(1 << width,) * 2, *_powers(_ratio(side), n, width)] for side in (p, 1 - p))
+        yes, no = ([(1 << width,) * 2, *_powers(partial(ratio_interval, side), n, width)] for side in (p, 1 - p))
         low = high = 0
         bounds = []
         ways = 1  # n choose k, by its recurrence
@@ -522,10 +500,6 @@ def _binomial_table(n: int, p: Fraction, layout: _Layout) -> _LawTable:
         return bounds
 
     return _LawTable(law, layout)
-
-
-def _ratio(p: Fraction) -> Callable[[int], Interval]:
-    return lambda bits: ((p.numerator << bits) // p.denominator, ceil_divide(p.numerator << bits, p.denominator))
 
 
 def exponential_choice(noise: Noise, scores: Sequence[int | Fraction], size: int) -> IntArray:

@@ -174,7 +174,6 @@ class _Tails:
         return math.ceil(_UP.divide(-_ln_below(Fraction(delta)), self._divergence))
 
     def mass(self, threshold: int) -> Decimal:
-        """Bound the probability of exactly the threshold."""
         num = self.records(threshold)
         mass = _UP.multiply(
             _power_above(_decimal(self.beta, _UP), threshold), _power_above(self._missed, num - threshold)
@@ -194,7 +193,6 @@ class _Tails:
         return _UP.multiply(mass, self._step(more, threshold))
 
     def tail(self, threshold: int, mass: Decimal) -> Decimal:
-        """Bound the probability of the threshold or more, or its excess."""
         num = self.records(threshold)
         if num < threshold:
             return Decimal(0)
@@ -262,7 +260,6 @@ def _exp_above(exponent: Fraction) -> Fraction:
 
 
 def _power_above(base: Decimal, exponent: int) -> Decimal:
-    """Raise a positive number to a power, from above, by squaring."""
     result = Decimal(1)
     while exponent:
         if exponent & 1:

@@ -304,6 +304,11 @@ def ceil_divide(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
 
 
+def ratio_interval(p: Fraction, bits: int) -> Interval:
+    """Enclose ``p * 2**bits`` between two integers."""
+    return (p.numerator << bits) // p.denominator, ceil_divide(p.numerator << bits, p.denominator)
+
+
 def exp_interval(x: int | Fraction, bits: int) -> Interval:
     """Enclose ``exp(-x) * 2**bits`` between two integers."""
     x, bits = nonnegative(x, "x"), integer(bits, "bits")

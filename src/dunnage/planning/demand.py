@@ -183,7 +183,6 @@ def service_seconds(universe: Universe) -> tuple[int, int]:
 
 
 def shuttle_requests(trips: Trips, routes: Routes, times: NDArray[np.int32]) -> Requests:
-    """Return the shuttle rides that trips need, in the order of their earliest possible requests."""
     # The earliest request of a second ride assumes that the first shuttle came at once and drove directly. A ride that
     # would end where it begins is left out: its rider is already there.
     pairs = routes.pairs(trips.origin, trips.destination)
@@ -260,7 +259,6 @@ class Ground:
         return seconds
 
     def digest(self) -> str:
-        """Return a digest of everything in the city that a fleet depends on."""
         city, state = self.city, hashlib.sha256()
         state.update("\0".join((*city.stops, "", *city.zone_names, "", *city.mode_names)).encode())
         buses = city.buses
@@ -272,8 +270,6 @@ class Ground:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Day:
-    """Trips of one day, and the shuttle rides that they need. Its ``repr`` shows no trips."""
-
     trips: Trips
     requests: Requests
     weight: float = 1.0  # number of days it represents

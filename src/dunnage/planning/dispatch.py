@@ -14,19 +14,7 @@ Parked shuttles decide again every minute. A shuttle can be called during such a
 goal first, or turns back to the stop it left, which takes the same share of the way back as it drove of the way out.
 With riders on board, or called by a rider, it drives to its next stop before anything else.
 
-Rules and weights were chosen on four generated demands of two hours (two mornings of the town, a weekend's noon, riders
-all over the zones) by the smallest fleet with a mean wait of 180 s in each zone. On four other demands of the same
-kinds, not used for choosing, the fleets have 190, 172, 111 and 318 shuttles. The position of idle shuttles matters
-most: if they go home or stay where they are, 400 shuttles per zone are not enough in some or all zones of the town; if
-turns are counted by single riders instead of full shuttles, fleets have 221, 198, 116 and 316. Weights matter less:
-without a weight on driving 198, 190, 122, 355; with the same weight on waits as on rides 191, 176, 117, 370; with twice
-the present weight on waits 190, 169, 109, 320. Differences of one or two per cent are noise.
-
-Posts were chosen on a real feed (416 stops, 12 hubs, 4 zones). With 2,000 trips a day all over it, no fleet with homes
-at hubs meets the target; with posts after requests it takes 69 shuttles, only with posts 63 (67 if no more posts are
-open than shuttles need). With 4,000 trips in tides and peaks: 144 with homes, 127 with posts after requests (130 with
-the same posts all day), 172 only with posts. If a post counts as taken a quarter of the time instead of half: 70, 64
-and 130.
+``docs/fleets.md`` says how rules, weights and posts were chosen.
 
 All numbers are whole, so the same input gives the same operation on every machine.
 
@@ -137,8 +125,6 @@ class Requests:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Events:
-    """Events of each shuttle, in order of time. Shapes: events."""
-
     shuttle: NDArray[np.int32]
     seconds: IntArray
     stop: NDArray[np.int32]  # of a shuttle that turns back: the stop it returns to
@@ -189,7 +175,6 @@ class Operation:
 
     @cached_property
     def waits(self) -> IntArray:
-        """Seconds from request to boarding. Shape: legs."""
         self._need_whole()
         return self.picked_up - self.requested
 
@@ -197,19 +182,15 @@ class Operation:
     def mean_wait(self) -> float:
         return float(self.waits.mean()) if len(self.waits) else 0.0
 
-    @property
-    def horizon(self) -> int:
-        return self.end - self.start
-
     @cached_property
     def busy(self) -> IntArray:
         """Seconds that each shuttle has a rider on board, boarding or alighting. Shape: shuttles."""
-        return self._sums(*self._spans(busy=True))
+        return self._seconds(busy=True)
 
     @cached_property
     def empty(self) -> IntArray:
         """Seconds that each shuttle drives without riders. Shape: shuttles."""
-        return self._sums(*self._spans(busy=False))
+        return self._seconds(busy=False)
 
     def by_period(self, period_seconds: int = 1800) -> dict[str, NDArray[np.float64]]:
         """Return the mean shuttles that are busy, empty and parked in each period, which begins at ``seconds``."""
@@ -231,7 +212,6 @@ class Operation:
 
     @cached_property
     def events(self) -> Events:
-        """All events; those of one second in the order in which they happen."""
         self._need_whole()
         moves, num_shuttles = self.moves, self.num_shuttles
         reached = np.where(moves.turned >= 0, moves.origin, moves.destination)
@@ -280,15 +260,13 @@ class Operation:
         moves = self.moves
         drives = (moves.carried > 0) == busy
         shuttle, start, end = moves.shuttle[drives], moves.departed[drives], moves.arrived[drives]
-        if not busy:
-            return shuttle.astype(np.int64), start, end
-        return (
-            np.concatenate([shuttle, moves.shuttle]).astype(np.int64),
-            np.concatenate([start, moves.arrived]),
-            np.concatenate([end, moves.left]),
-        )
+        if busy:
+            pairs = ((shuttle, moves.shuttle), (start, moves.arrived), (end, moves.left))
+            shuttle, start, end = (np.concatenate(pair) for pair in pairs)
+        return shuttle.astype(np.int64), start, end
 
-    def _sums(self, shuttle: IntArray, start: IntArray, end: IntArray) -> IntArray:
+    def _seconds(self, *, busy: bool) -> IntArray:
+        shuttle, start, end = self._spans(busy=busy)
         return np.bincount(shuttle, end - start, minlength=self.num_shuttles).astype(np.int64)
 
 
@@ -452,9 +430,7 @@ class Dispatch:
             )
         of = self.service
         num, num_legs, num_places = int(vehicles.sum()), len(self.requests), len(self.places.stops)
-        max_wait = _NEVER
-        if abort_mean_wait is not None:
-            max_wait = int(np.floor(abort_mean_wait * num_legs))
+        max_wait = _NEVER if abort_mean_wait is None else int(np.floor(abort_mean_wait * num_legs))
         zone_of = np.repeat(np.arange(len(vehicles)), vehicles)
         # Shuttles start at the posts or homes of their zone in turn.
         num_posts, posts, first_posts = self._posts(vehicles)

@@ -38,6 +38,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.model.city import City
+from dunnage.model.documents import Model
 from dunnage.model.routes import TRIP_MODES, Routes
 from dunnage.model.trips import Universe
 from dunnage.planning.demand import Dates, Day, Ground, TripCounts, released_counts, service_seconds, with_dates
@@ -65,18 +66,14 @@ MAX_WAIT_SECONDS = 180
 WAIT_LIMIT_SECONDS = 86_400  # longest mean wait that you can set: a day
 # Near the answer, the mean wait falls with about this power of the fleet. Only the next step of the search uses it.
 _WAIT_POWER = 5.0
-# A first guess at the riders who share a shuttle.
-_GUESSED_SHARING = 4.5
+_GUESSED_SHARING = 4.5  # a first guess at the riders who share a shuttle
 _SAFE = 1e-9
 _MAX_ROUNDS = 40
-# Days at the start of the search for all zones together.
-_FIRST_DAYS = 2
-# Fleets with full results in memory; of the others, only the waits are kept.
-_MAX_KNOWN = 8
+_FIRST_DAYS = 2  # days at the start of the search for all zones together
+_MAX_KNOWN = 8  # fleets with full results in memory; of the others, only the waits are kept
 # Zones with at least twice this number of shuttles are sized to one part in this number: expansions differ by more.
 _FINE = 200
-# Posts of a zone that are chosen; beyond them they repeat.
-_MAX_POSTS = 2_000
+_MAX_POSTS = 2_000  # posts of a zone that are chosen; beyond them they repeat
 # A target is out of reach if a zone by itself misses it by so much with every useful shuttle; otherwise it is tried.
 _OUT_OF_REACH = 1.1
 # A fleet for the shortest possible wait would be huge: it is given for a wait that is so much longer.
@@ -88,8 +85,6 @@ _SMALL_FLEET = 60
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DayRun:
-    """The results of a fleet's day. Its ``repr`` shows no data."""
-
     waits: NDArray[np.int32]  # seconds, of each ride
     busy: IntArray  # busy, empty: seconds that each shuttle carries riders, and drives empty
     empty: IntArray
@@ -113,8 +108,6 @@ def zone_sums(day: Day, values: NDArray[Any], num_zones: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Sized:
-    """A sized fleet and its results. Its ``repr`` shows no data."""
-
     fleet: Fleet  # shuttles of each zone
     alone: IntArray  # smallest fleet of each zone by itself, for each day; 0 without rides. Shape: (days, zones)
     runs: tuple[DayRun, ...]  # results of each day
@@ -144,8 +137,7 @@ class UnreachableError(NoPlanError):
         return max(zone.near_seconds for zone in self.zones)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reach:
+class Reach(Model):
     """What a zone can reach by itself if the target is out of reach."""
 
     zone: str
@@ -172,7 +164,6 @@ class _Bracket:
 
     @property
     def open(self) -> bool:
-        """Whether numbers between the limits are worth a try."""
         return self.enough - self.few > grain(self.enough)
 
     def next(self, likely: float, *, halve: bool = True) -> int:
@@ -191,8 +182,6 @@ def grain(number: int) -> int:
 
 
 class FleetTask:
-    """Days of trips for which a fleet is sized or operated."""
-
     def __init__(
         self,
         ground: Ground,
@@ -245,7 +234,6 @@ class FleetTask:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """The number of days that each day represents."""
         return np.array([day.weight for day in self.days])
 
     @property
@@ -253,17 +241,13 @@ class FleetTask:
         return np.flatnonzero(self.legs.sum(axis=0)).tolist()
 
     def mean_waits(self, fleet: Sequence[int], *, days: int | None = None) -> FloatArray:
-        key, num_days = _as_fleet(fleet), len(self.days[:days])
+        key, num_days = tuple(map(int, fleet)), len(self.days[:days])
         for day in range(num_days):
             if (key, day) not in self._sums:
                 self._run(key, day)
-        return self._means([self._sums[key, day] for day in range(num_days)])
+        return self.means_of([self._sums[key, day] for day in range(num_days)])
 
-    def mean_waits_of(self, runs: Sequence[DayRun]) -> FloatArray:
-        num = len(self.ground.zones)
-        return self._means([zone_sums(day, run.waits, num) for day, run in zip(self.days, runs, strict=True)])
-
-    def _means(self, sums: Sequence[FloatArray]) -> FloatArray:
+    def means_of(self, sums: Sequence[FloatArray]) -> FloatArray:
         """Return the mean wait of each zone's riders from the sums of the first days."""
         weights = self.weights[: len(sums), None]
         waits = np.array(sums).reshape(len(sums), len(self.ground.zones))
@@ -272,7 +256,7 @@ class FleetTask:
 
     def runs(self, fleet: Sequence[int]) -> tuple[DayRun, ...]:
         """Return the results of a fleet on each day; those of the last simulated fleets are kept in memory."""
-        key = _as_fleet(fleet)
+        key = tuple(map(int, fleet))
         known = self._known.get(key, {})
         return tuple(known.get(day) or self._run(key, day) for day in range(len(self.days)))
 
@@ -285,7 +269,7 @@ class FleetTask:
         return run
 
     def operate(self, fleet: Sequence[int]) -> tuple[Operation, ...]:
-        return tuple(self._simulated(day, _as_fleet(fleet)) for day in range(len(self.days)))
+        return tuple(self._simulated(day, tuple(map(int, fleet))) for day in range(len(self.days)))
 
     def _count(self, stage: str | None = None) -> None:
         """Count a simulated day, or begin a stage; report progress."""
@@ -311,13 +295,7 @@ class FleetTask:
         return Places.of(self.ground.times, [day.requests for day in self.days], homes, self.parking)
 
     def size(self) -> Sized:
-        """Choose where shuttles wait and how many are needed, and keep that parking.
-
-        Raises
-        ------
-        UnreachableError
-            If no fleet meets the target.
-        """
+        """Choose where shuttles wait and how many are needed, and keep that parking."""
         num = len(self.ground.zones)
         alone = np.zeros((len(self.days), num), dtype=np.int64)
         fleet = [0] * num
@@ -375,7 +353,6 @@ class FleetTask:
         return self._ways[zone]
 
     def _check_reach(self) -> None:
-        """Refuse a target that a zone misses even with every useful shuttle."""
         every, missed = range(len(self.ground.zones)), []
         for zone in self.served:
             day, most, ways = int(np.argmax(self.legs[:, zone])), self.most_shuttles(zone), self.ways(zone)
@@ -392,9 +369,16 @@ class FleetTask:
             # Second rides begin a little later than expected if all zones are simulated together.
             self.parking = [best.get(zone, self.ways(zone)[0] if zone in self.served else None) for zone in every]
             together = self.mean_waits([self.most_shuttles(zone) if zone in self.served else 0 for zone in every])
-            raise UnreachableError(
-                self.max_wait, [self._reach(zone, way, float(together[zone])) for zone, way in best.items()]
-            )
+            reach = []  # of each zone its shortest wait, and a smaller fleet for nearly that
+            for zone, way in best.items():
+                shortest, low, most = float(together[zone]), 0, self.most_shuttles(zone)
+                near, high = max(math.ceil(_NEARLY * shortest), math.ceil(shortest) + 1), most
+                while high - low > grain(high):
+                    middle = (low + high) // 2
+                    low, high = (low, middle) if self._wait_alone(zone, middle, way) <= near else (middle, high)
+                name = self.ground.zones[zone]
+                reach.append(Reach(zone=name, most=most, wait_seconds=shortest, shuttles=high, near_seconds=near))
+            raise UnreachableError(self.max_wait, reach)
 
     def _guess(self, day: int, zone: int) -> int:
         return max(1, round(solo_cover(self._rides(day, zone).requests, self.ground.times) / _GUESSED_SHARING))
@@ -406,18 +390,6 @@ class FleetTask:
             total += self.days[day].weight * float(run.waits.sum())
             rides += self.days[day].weight * len(run.waits)
         return total / rides
-
-    def _reach(self, zone: int, way: Parking | None, shortest: float) -> Reach:
-        """Say what a zone can reach: its shortest wait, and a smaller fleet for nearly that."""
-        most = self.most_shuttles(zone)
-        near = max(math.ceil(_NEARLY * shortest), math.ceil(shortest) + 1)
-        few, enough = 0, most
-        while enough - few > grain(enough):
-            middle = (few + enough) // 2
-            does = self._wait_alone(zone, middle, way) <= near
-            few, enough = (few, middle) if does else (middle, enough)
-        name = self.ground.zones[zone]
-        return Reach(zone=name, most=most, wait_seconds=shortest, shuttles=enough, near_seconds=near)
 
     def parked_best(self, fleet: Sequence[int]) -> tuple[Parking | None, ...]:
         """Return where the shuttles of each zone should wait if there are so many: the way with the shortest wait."""
@@ -435,28 +407,29 @@ class FleetTask:
         """Try other parking with all zones together; keep the one that needs fewest shuttles."""
         # In each zone, the way with the shortest wait for this fleet; and, if it is small, each way in all zones: what
         # is best for a zone by itself on one day may need one shuttle more in the end.
-        best, parking = fleet, self.parking
+        best = fleet, self.parking
         if self.deadline.late:
-            return best
+            return fleet
+
+        def smallest(*found: tuple[Fleet, tuple[Parking | None, ...]]) -> tuple[Fleet, tuple[Parking | None, ...]]:
+            return min(found, key=lambda one: sum(one[0]))
+
         better = self.parked_best(fleet)
-        if better != parking:
+        if better != self.parking:
             self.parking = better
             if (self.mean_waits(fleet) <= self.max_wait).all():
-                best, parking = min((best, parking), (self._lowered(fleet), better), key=lambda one: sum(one[0]))
+                best = smallest(best, (self._lowered(fleet), better))
+        busiest = self.legs.argmax(axis=0).tolist()
         for number in range(3 if sum(fleet) <= _SMALL_FLEET else 0):
-            ways = [self.ways(zone)[number] if zone in self.served else None for zone in range(len(fleet))]
-            near = [
-                self._does_alone(int(self.legs[:, zone].argmax()), zone, best[zone], ways[zone]) for zone in self.served
-            ]
-            if tuple(ways) != parking and all(near) and not self.deadline.late:
+            ways = tuple(self.ways(zone)[number] if zone in self.served else None for zone in range(len(fleet)))
+            near = [self._does_alone(busiest[zone], zone, best[0][zone], ways[zone]) for zone in self.served]
+            if ways != best[1] and all(near) and not self.deadline.late:
                 self.parking = ways
                 with suppress(UnreachableError):
-                    best, parking = min(
-                        (best, parking), (self._smallest_together(best), tuple(ways)), key=lambda one: sum(one[0])
-                    )
-        if self.parking != parking:
-            self.parking = parking
-        return best
+                    best = smallest(best, (self._smallest_together(best[0]), ways))
+        if self.parking != best[1]:
+            self.parking = best[1]
+        return best[0]
 
     # Each zone by itself
 
@@ -612,10 +585,6 @@ def check_max_wait(max_wait: float) -> None:
         )
 
 
-def _as_fleet(fleet: Sequence[int]) -> Fleet:
-    return tuple(int(number) for number in fleet)
-
-
 def solo_cover(requests: Requests, times: NDArray[np.int32]) -> int:
     """Return the maximum number of simultaneous rides, if each begins when it is requested."""
     rides = times[requests.origin, requests.destination].astype(np.int64)
@@ -625,13 +594,9 @@ def solo_cover(requests: Requests, times: NDArray[np.int32]) -> int:
     return int(np.cumsum(change[order]).max(initial=0))
 
 
-# From a release to a plan
-
-
 EXPANSIONS = 5
 MAX_EXPANSIONS = 1_000
-# Trips of a date above which fewer expansions are sampled: they differ less and take longer.
-_MANY_TRIPS = 60_000
+_MANY_TRIPS = 60_000  # of a date; with more, fewer expansions are sampled: they differ less and take longer
 
 
 def size(
@@ -738,7 +703,6 @@ def released_task(
     parking: Sequence[Parking | None] | None = None,
     progress: Progress | None = None,
 ) -> FleetTask:
-    """Expand a release of counts into days for sizing a fleet."""
     wait, expansions, seed, service = model.max_wait_seconds, model.expansions, model.seed, model.service
     if wait is None or expansions is None or seed is None or service is None:
         raise ParameterError("the plan does not say how it was sized. Size the fleet again.")

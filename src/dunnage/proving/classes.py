@@ -83,7 +83,6 @@ def _data(table: Table, policy: Policy) -> Dataset:
 
 
 def examine(setting: ClassSetting) -> Verdict:
-    """Release every table, and compare the smallest class with the promised k."""
     mechanism, policy, promise = setting.made()
     claimed = promise.guarantee.k if isinstance(promise.guarantee, KAnonymity) else 0
     sensitive = {attribute.name for attribute in policy.schema.sensitive}
@@ -178,9 +177,6 @@ def examine_order(setting: ClassSetting, table: Table) -> Verdict:
         sentence=meaning if even else "The order of the released rows reveals which record is which.",
         problems=() if even else ("some orders of the released rows are likelier than others",),
     )
-
-
-# Tables
 
 
 class _Tables(NamedTuple):

@@ -17,14 +17,7 @@ from dunnage.errors import ParameterError
 from dunnage.kernels.counts.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import counts as mechanisms
-from dunnage.mechanisms.counts import (
-    ConstrainedCounts,
-    DrawnCounts,
-    HierarchicalCounts,
-    NoisyCounts,
-    Query,
-    true_counts,
-)
+from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts, true_counts
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.proving.examining import (
@@ -40,7 +33,7 @@ from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict, as_sentence
 from dunnage.tables.dataset import Dataset
 
-Draw = Callable[[Dataset, Noise], DrawnCounts]
+Draw = Callable[[Dataset, Noise], mechanisms.DrawnCounts]
 
 WINDOWS = ("08:00", "08:30", "09:00")
 DAYS = ("2026-11-01", "2026-11-02")
@@ -178,7 +171,7 @@ def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
     schema, sums = trips_policy(2).schema, []
     for mechanism in mechanisms:
         try:
-            queries: Sequence[Query] = mechanism.queries(schema)
+            queries: Sequence[Any] = mechanism.queries(schema)
         except ParameterError:
             queries = ()
         sums.append(sum((query.share for query in queries), Fraction(0)))
@@ -227,7 +220,6 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
 
 
 def check_noisy_counts(long: bool) -> Iterator[Verdict]:
-    """Check both roundings, thresholds, riders, laws, and floating point as published."""
     yield examine_extremes(NoisyCounts(epsilon=1, as_published=True))
     yield examine_floating_noise(NoisyCounts.name, Fraction(1))
     for rounding in ("round", "floor"):
@@ -241,7 +233,7 @@ def check_noisy_counts(long: bool) -> Iterator[Verdict]:
     for rounding in ("round", "floor"):
         made = NoisyCounts(epsilon=2, rounding=rounding)
 
-        def table(data: Dataset, noise: Noise, made: NoisyCounts = made) -> DrawnCounts:
+        def table(data: Dataset, noise: Noise, made: NoisyCounts = made) -> mechanisms.DrawnCounts:
             return made.draw_counts(true_counts(data), made.law(data), noise)
 
         yield examine_large_universe(made, table, steps=6, draws=_LAZY_DRAWS, variant=f"{rounding}, very many cells")
@@ -262,7 +254,6 @@ def check_noisy_counts(long: bool) -> Iterator[Verdict]:
 
 
 def check_hierarchical_counts(long: bool) -> Iterator[Verdict]:
-    """Check a tree of two cells, the law of its noise, and floating point as published."""
     yield examine_extremes(HierarchicalCounts(epsilon=1, features=[[]], prune=False, as_published=True))
     yield examine_count_law(HierarchicalCounts.name, DiscreteLaplace(Fraction(3)), reach=50)
     yield examine_shares(
@@ -282,7 +273,6 @@ def check_hierarchical_counts(long: bool) -> Iterator[Verdict]:
 
 
 def check_constrained_counts(long: bool) -> Iterator[Verdict]:
-    """Check both structures, the law of their noise, and floating point as published."""
     yield examine_extremes(ConstrainedCounts(epsilon=1, features=[[]], as_published=True))
     yield examine_count_law(ConstrainedCounts.name, DiscreteLaplace(Fraction(5, 2)), reach=40)
     # Settings of all presets, and two tables of shares, one of which adds up to 2 and must be refused.

@@ -32,17 +32,7 @@ from dunnage.model.guarantees import Basis, Neighbours, Promise
 from dunnage.model.laws import LAWS
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
-from dunnage.proving.replay import (
-    Decisions,
-    NotEnumerable,
-    Outcomes,
-    Reach,
-    delta_between,
-    diverted,
-    epsilon_between,
-    largest,
-    outcomes,
-)
+from dunnage.proving import replay
 from dunnage.proving.statistical import CONFIDENCE, UNLIKELY, agrees, lower_bound
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, as_sentence, judge, verdict_on_error, within
 from dunnage.release import Release
@@ -69,7 +59,7 @@ class NeighbourCase:
     mechanism: Any  # anything with `promise(schema)` and `release(dataset, *, ledger, noise)`
     policy: Policy
     tables: Sequence[Rows]  # tiny datasets, column by column
-    reach: Reach  # how far endless laws are followed
+    reach: replay.Reach  # how far endless laws are followed
     pairs: Sequence[tuple[int, int]] | None = None  # which of them are neighbours, by position; all by default
     name: str = ""  # the mechanism's name in a policy; by default its own
     variant: str = ""  # what is special about this case
@@ -99,13 +89,6 @@ def dataset_of(rows: Rows, policy: Policy) -> Dataset:
         kind = _TYPES[type(values[0])] if len(values) else pa.float64() if numeric else pa.string()
         columns[name] = pa.array(list(values), kind)
     return Dataset.from_table(pa.table(columns), policy)
-
-
-def _loaded(rows: Rows, policy: Policy) -> Dataset | InputError:
-    try:
-        return dataset_of(rows, policy)
-    except InputError as refusal:
-        return refusal
 
 
 def shown(release: Release, *, ordered: bool) -> Hashable:
@@ -140,7 +123,7 @@ class _Till:
 
 
 def _num_drawn(noise: Noise) -> int:
-    return noise.num_decisions if isinstance(noise, Decisions) else noise.bytes_drawn
+    return noise.num_decisions if isinstance(noise, replay.Decisions) else noise.bytes_drawn
 
 
 class _Examined:
@@ -148,9 +131,14 @@ class _Examined:
 
     def __init__(self, case: NeighbourCase) -> None:
         self.case = case
-        self.data = [_loaded(rows, case.policy) for rows in case.tables]
+        self.data: list[Dataset | InputError] = []
+        for rows in case.tables:
+            try:
+                self.data.append(dataset_of(rows, case.policy))
+            except InputError as refusal:
+                self.data.append(refusal)
         self.promise: Promise = case.mechanism.promise(case.policy.schema)
-        self.laws: dict[int, Outcomes] = {}
+        self.laws: dict[int, replay.Outcomes] = {}
         self.problems: dict[str, None] = {}
         guarantee, basis = self.promise.guarantee, self.promise.basis
         self.quantity = "delta" if getattr(guarantee, "delta", None) is not None else "epsilon"
@@ -183,23 +171,22 @@ class _Examined:
         noise = Noise()
         return [self.run(which, noise) for _ in range(size)]
 
-    def law(self, which: int) -> Outcomes:
+    def law(self, which: int) -> replay.Outcomes:
         if which not in self.laws:
-            with diverted():
-                self.laws[which] = outcomes(lambda noise: self.run(which, noise), self.case.reach)
+            with replay.diverted():
+                self.laws[which] = replay.outcomes(lambda noise: self.run(which, noise), self.case.reach)
             if self.laws[which].missed > _MAX_MISSED:  # real draws could not be compared with the rest
-                raise NotEnumerable
+                raise replay.NotEnumerable
         return self.laws[which]
 
     def loss(self, one: int, other: int) -> float | str:
         if self.quantity == "delta":
-            return delta_between(self.law(one), self.law(other), self.epsilon)
+            return replay.delta_between(self.law(one), self.law(other), self.epsilon)
         separates, rows = self.case.separates, self.case.tables
         kept = None if separates is None else lambda output: not separates(output, rows[one], rows[other])
-        return epsilon_between(self.law(one), self.law(other), kept)
+        return replay.epsilon_between(self.law(one), self.law(other), kept)
 
     def check_spend(self, measured: float | str) -> None:
-        """Charge a real ledger, and compare the charge with the measured loss."""
         ledger, noise, data = Ledger(":memory:", again=True), Noise(), self.data[0]
         try:
             if isinstance(data, InputError):
@@ -261,7 +248,7 @@ def examine(case: NeighbourCase, *, long: bool = False) -> Verdict:
         work = _Examined(replace(case, draws=max(case.draws, MANY_DRAWS)) if long else case)
         try:
             losses = [(work.loss(*pair), pair) for pair in case.neighbours]
-        except NotEnumerable:
+        except replay.NotEnumerable:
             # Bound the loss from below with draws alone.
             granted = float(getattr(work.promise.guarantee, "delta", 0))
             bounds = [
@@ -332,8 +319,6 @@ def _factor(epsilon: float, *, up: bool = True) -> str:
 
 # Laws by themselves, on larger ranges than whole releases allow. Replaying the drawing code, number by number, gives
 # the probabilities of a law; many numbers that it really draws are then compared with them.
-
-
 def examine_point_law(mechanism: str, law: str, *, last: int, epsilon: Any) -> Verdict:
     """Examine a law on the points of a grid: between any two points, with draws at both ends."""
     made = LAWS[law](last=last, epsilon=Fraction(str(epsilon)), confidence=Fraction(9, 10))
@@ -344,9 +329,9 @@ def examine_point_law(mechanism: str, law: str, *, last: int, epsilon: Any) -> V
     def first(point: int, noise: Noise) -> int:
         return sample(point, noise)[0]
 
-    with diverted():
-        tables = [outcomes(partial(first, point), Reach(steps=last)) for point in range(last + 1)]
-    measured = largest(epsilon_between(one, other) for one, other in combinations(tables, 2))
+    with replay.diverted():
+        tables = [replay.outcomes(partial(first, point), replay.Reach(steps=last)) for point in range(last + 1)]
+    measured = replay.largest(replay.epsilon_between(one, other) for one, other in combinations(tables, 2))
     ends = [(tables[point], sample(point, Noise(), LAW_DRAWS)) for point in (0, last)]
     variant = f"law {law}, {last + 1} points"
     return _law_verdict(mechanism, variant, float(made.epsilon), measured, ends, protects="package")
@@ -354,8 +339,8 @@ def examine_point_law(mechanism: str, law: str, *, last: int, epsilon: Any) -> V
 
 def examine_count_law(mechanism: str, law: CountLaw, *, reach: int) -> Verdict:
     """Examine a law of noise on counts: between any two counts that differ by one."""
-    with diverted():
-        masses = outcomes(lambda noise: int(law.draw(noise, 1)[0]), Reach(steps=reach, beyond="left out"))
+    with replay.diverted():
+        masses = replay.outcomes(lambda noise: int(law.draw(noise, 1)[0]), replay.Reach(steps=reach, beyond="left out"))
     inside = range(1 - reach, reach)  # beyond, tails are geometric, so their ratios do not change
     measured = max(abs(math.log(masses.chances[b] / masses.chances[a])) for a, b in pairwise(inside))
     sample = [int(value) for value in law.draw(Noise(), LAW_DRAWS)]
@@ -368,7 +353,7 @@ def _law_verdict(
     variant: str,
     claimed: float,
     measured: float | str,
-    samples: Sequence[tuple[Outcomes, list[int]]],
+    samples: Sequence[tuple[replay.Outcomes, list[int]]],
     *,
     protects: str,
 ) -> Verdict:

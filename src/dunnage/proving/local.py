@@ -30,7 +30,7 @@ from dunnage.devices.allowance import NO_CAP, Allowance
 from dunnage.devices.client import Client, mechanism_of
 from dunnage.devices.numbers import LiteralPiecewise, LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
-from dunnage.devices.places import LocalLocation, spread
+from dunnage.devices.places import LocalLocation, enumerated_loss
 from dunnage.devices.subjects import Grid, Quantity, Tier
 from dunnage.devices.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task
 from dunnage.errors import AllowanceError, ParameterError
@@ -132,15 +132,13 @@ def _from_exponents(setting: DeviceSetting) -> Iterator[_Loss]:
         inputs = sorted({setting.mechanism.index(value) for value in setting.values})
     if len(symbols) * len(inputs) > setting.most_pairs:
         return
-    loss = _spread_over(channel, symbols, inputs)
-    yield _Loss(loss, f"all {len(symbols):,} outputs of {len(inputs)} inputs enumerated")
+    how = f"all {len(symbols):,} outputs of {len(inputs)} inputs enumerated"
+    yield _Loss(_loss_of(channel, symbols, inputs), how)
 
 
-def _spread_over(channel: Any, symbols: Sequence[int], inputs: Sequence[int]) -> float | str:
-    """Return the largest difference of exponents between some inputs, over some outputs."""
-    losses = [spread([channel.exponent(at, symbol) for at in inputs]) for symbol in symbols]
-    bounded = [loss for loss in losses if loss is not None]
-    return float(max(bounded)) if len(bounded) == len(losses) else UNBOUNDED
+def _loss_of(channel: Any, symbols: Sequence[int] | None = None, inputs: Sequence[int] | None = None) -> float | str:
+    loss = enumerated_loss(channel, symbols, inputs)
+    return UNBOUNDED if loss is None else float(loss)
 
 
 def _difference(stated: float | str, replayed: float | str) -> str:
@@ -179,7 +177,7 @@ def _from_law(setting: DeviceSetting) -> Iterator[_Loss]:
     draws = [partial(_symbol, law, at) for at in range(setting.law_inputs)]
     laws = [replay_draws(draw) for draw in draws]
     loss = _worst(laws)
-    problem = _difference(_spread_over(law, law.symbols(), range(law.num_inputs)), loss)
+    problem = _difference(_loss_of(law), loss)
     yield _Loss(loss, f"its law on {setting.law_inputs} inputs replayed, every decision all ways", problem)
     yield _real_reports(list(zip(draws[:2], laws, strict=False)), setting.num_drawn)
 
@@ -235,7 +233,7 @@ def _from_draws(setting: DeviceSetting) -> Iterator[_Loss]:
         channel = setting.mechanism.channel(setting.tier)
         payloads = {setting.draw(setting.values[-1], noise) for _ in range(setting.witnesses)}
         symbols = [int.from_bytes(payload + b"\x01", "little") for payload in payloads]
-        loss = _spread_over(channel, symbols, (0, channel.num_inputs - 1))
+        loss = _loss_of(channel, symbols, (0, channel.num_inputs - 1))
         yield _Loss(loss, f"exact odds of {len(symbols):,} different real reports")
     elif not setting.replays:
         num = setting.num_drawn
@@ -264,8 +262,6 @@ def _sentence(
         meaning = f"{lost} at most between {setting.scope}; {stated} is stated"
     return f"{meaning}; but {', and '.join(problems)}." if problems else f"{meaning}."
 
-
-# Numbers
 
 _TIERS = (Tier(name="basic", epsilon=Fraction(2)), Tier(name="strict", epsilon=Fraction(1, 2)))
 
@@ -299,7 +295,6 @@ def _points(steps: int) -> list[tuple[Fraction]]:
 
 
 def check_numeric(long: bool) -> Iterator[Verdict]:
-    """Check every method, the published form, and a lifetime of reports."""
     yield _numbers("method hybrid", 1, 2, values=[(-1,), (Fraction(1, 3),), (None,), *_points(2)])
     yield _numbers("method hybrid, 2 numbers", 2, 1, epsilon="0.5")
     yield _numbers("method hybrid, missing reported", 1, 1, "symbol")
@@ -352,8 +347,6 @@ def check_numeric(long: bool) -> Iterator[Verdict]:
     yield examine_window(replace(purpose, quantities=_quantities(1, 1), parameters={}), _points(1))
 
 
-# Places and paths
-
 _BOX = (Fraction("103.9"), Fraction("30.5"), Fraction("104.2"), Fraction("30.8"))
 _SMALL, _AREAS = Grid(box=_BOX, levels=2), Grid(box=_BOX, levels=2, area_levels=2)
 _MIDDLE = Grid(box=_BOX, levels=3, area_levels=2)
@@ -376,7 +369,6 @@ def _unary(long: bool) -> dict[str, Any]:
 
 
 def check_location(long: bool) -> Iterator[Verdict]:
-    """Check every method, areas in clear, the published form, and a lifetime of reports."""
     yield _places("method auto", _SMALL, epsilon=2)
     yield _places("method randomised-response", _SMALL, method="randomised-response")
     for method in _UNARY:
@@ -424,7 +416,6 @@ def _paths(variant: str, grid: Grid, steps: int = 2, **given: Any) -> Verdict:
 
 
 def check_trajectory(long: bool) -> Iterator[Verdict]:
-    """Check every method, areas in clear, the published forms, and a lifetime of reports."""
     yield _paths("method auto", _SMALL, epsilon=3)
     for method in ("randomised-response", "hadamard"):
         yield _paths(f"method {method}", _SMALL, method=method)
@@ -469,7 +460,6 @@ def _two_bits(payload: bytes) -> Hashable:
 
 
 # A day and a lifetime of reports
-
 _NUM_REPORTS, _PER_DAY, _NUM_DAYS = 5, 2, 5
 _WINDOW = 3
 _MIDNIGHT = 20_000 * SECONDS_PER_DAY

@@ -248,7 +248,6 @@ def _all_ways(
 
 
 # Numbers that are decided only as far as the code looks at them
-
 CUT = 1e-13  # A path of decisions less likely than this is not followed; its chance is kept
 MAX_LISTED = 1 << 12  # largest uniform draw with values that are listed; for a larger one only comparisons are followed
 _SURELY = 1e6  # an output this much likelier than everything not followed is impossible where it does not occur
@@ -411,7 +410,6 @@ def _size(parts: Sequence[range]) -> int:
 
 
 # How far apart the outputs of two neighbouring datasets are
-
 Kept = Callable[[Hashable], bool]
 
 

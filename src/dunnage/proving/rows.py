@@ -79,7 +79,6 @@ def values_case(
 
 
 def check_noisy_values(long: bool) -> Iterator[Verdict]:
-    """Check both laws, several columns that share epsilon, and records beside each other."""
     # With a confidence of one half, the window of the piecewise law is a single point, and all of epsilon is used.
     for law, confidence in (("laplace", "0.9"), ("piecewise", "0.5")):
         yield examine(values_case(epsilon=2, last=4, law=law, confidence=confidence), long=long)
@@ -113,7 +112,6 @@ def _separates(output: Hashable, one: Rows, other: Rows) -> bool:
 def _borders_case(
     epsilon: Any, last: int, law: str, num: int, *, borders: Sequence[int] = (), quantiles: Sequence[Any] = ()
 ) -> NeighbourCase:
-    """Return the case of public borders, or of private ones at quantiles."""
     tables, pairs = replaced([last], num)
     records_text = f"{law}, {num} record{'s' * (num > 1)}"
     if borders:  # the differing value of two neighbours lies between the same two, and noise stays in a cluster
@@ -179,7 +177,6 @@ def examine_border_shares() -> Verdict:
 
 
 def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
-    """Check public and private borders, and the published form, which must fail."""
     # The published form on a pair of neighbours within one cluster.
     parameters = {"name": NoisyClusters.name, "epsilon": 1, "quantiles": [0.1], "as_published": True}
     published = NeighbourCase(
@@ -211,8 +208,6 @@ def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
         case = values_case(epsilon=2, last=last, law="its law", num=num, mechanism=kind(epsilon=2))
         yield examine(replace(case, name=kind.name), long=long)
 
-
-# Sampled lattices
 
 BETA = "0.7"
 APART = (("x", "x"), ("x", "y"), ("y", "x"))

@@ -33,8 +33,6 @@ _ENOUGH_EXPECTED = 25.0  # expected draws from which the chi-square law is close
 
 
 class Event(NamedTuple):
-    """A set of outputs: some of a list, or all numbers from one on, or up to one."""
-
     members: frozenset[Hashable] = frozenset()  # the outputs, if they are listed
     least: float | None = None  # least, most: the end of a half-line of numbers otherwise
     most: float | None = None
@@ -64,7 +62,6 @@ class LowerBound(NamedTuple):
 def lower_bound(
     one: Iterable[Any], other: Iterable[Any], *, delta: float = 0.0, confidence: float = CONFIDENCE
 ) -> LowerBound:
-    """Bound the loss between two inputs from below, from draws of each."""
     if not (0 < confidence < 1 and 0 <= delta < 1):
         raise ParameterError("confidence must lie between 0 and 1, and delta from 0 to below 1. Example: 0.999 and 0.")
     outputs = [draws.tolist() if hasattr(draws, "tolist") else list(draws) for draws in (one, other)]
@@ -170,7 +167,6 @@ def agrees(observed: Mapping[Any, int], masses: Mapping[Any, float]) -> float:
 # code gets it is checked here: very many numbers really come from every law, at small and large scales, and
 # compared with the law as its definition states it. A law that is off by a twentieth is detected almost surely; a
 # right one fails once in 10^9 times.
-
 FEW, SOME, MANY = 20_000, 100_000, 1_000_000
 _MAX_BINS = 64
 _SURE = 6.5  # standard deviations that a correct law never strays by
@@ -356,7 +352,6 @@ def trials() -> dict[str, Mapping[str, list[Trial]]]:
 
 
 def examine_draws(kind: str, name: str, tried: list[Trial]) -> Verdict:
-    """Draw very many numbers of a law and compare them with its definition."""
     noise, num, worst = Noise(), 0, 0.0
     for trial in tried:
         sample = trial.draw(noise)

@@ -162,7 +162,6 @@ Checks = Mapping[type[Any], Check]  # the checks of a module, by the class of th
 
 
 def verdict_on_error(mechanism: str, variant: str, error: Exception) -> Verdict:
-    """Return the verdict on a mechanism that raised an error: it fails."""
     text = " ".join(str(error).split())[:160]
     problem = f"it raised {type(error).__name__}{': ' * bool(text)}{text}".rstrip(".")
     return Verdict.of(
@@ -200,13 +199,11 @@ def judge(measured: float | str, claimed: float | str, quantity: str) -> str:
 
 
 # The proof desk: every mechanism checked, every published form too
-
 Progress = Callable[[str], None]
 _HEAD = ("verdict", "mechanism", "variant", "basis", "claimed", "measured")
 
 
 def checks() -> dict[str, Check]:
-    """Return the check of every mechanism, by its name in a policy, and of the noise that all use."""
     from dunnage.proving import classes, counts, local, rows, statistical
 
     # The longest first, so that several processes end together.

@@ -32,14 +32,14 @@ from dunnage.samples.telemetry import positions as positions
 from dunnage.samples.telemetry import positions_policy as positions_policy
 from dunnage.samples.telemetry import telemetry as telemetry
 from dunnage.samples.telemetry import telemetry_policy as telemetry_policy
-from dunnage.samples.town import CitySetting as CitySetting
-from dunnage.samples.town import city as city
-from dunnage.samples.town import generate_city as generate_city
-from dunnage.samples.town import trip_modes as trip_modes
-from dunnage.samples.town import trip_stops as trip_stops
+from dunnage.samples.trips import CitySetting as CitySetting
 from dunnage.samples.trips import TripSetting as TripSetting
+from dunnage.samples.trips import city as city
+from dunnage.samples.trips import generate_city as generate_city
 from dunnage.samples.trips import generate_city_trips as generate_city_trips
 from dunnage.samples.trips import generate_trips as generate_trips
+from dunnage.samples.trips import trip_modes as trip_modes
+from dunnage.samples.trips import trip_stops as trip_stops
 from dunnage.samples.trips import trips as trips
 from dunnage.samples.trips import trips_policy as trips_policy
 

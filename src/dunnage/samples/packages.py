@@ -26,8 +26,6 @@ _CITIES = ("Antwerp", "Bremen", "Calais", "Dover", "Esbjerg", "Felixstowe", "Gda
 
 @dataclass(frozen=True, kw_only=True)
 class PackageSetting:
-    """How package weights are generated."""
-
     size: int = 200
     # uniform on [low, high]; normal with mean and sd, truncated to [low, high]; or unequal: three quarters uniform on
     # the lower half of [low, high], the others uniform on the upper half

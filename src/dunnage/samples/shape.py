@@ -61,7 +61,6 @@ def like(
     largest: Mapping[str, float] | None = None,  # values by column, if something other than the domain limits them
     city: City | None = None,  # for the distances of trips; by default that of the policy
 ) -> Dataset:
-    """Generate rows or trips of the public shape of a policy."""
     noise = noise or Noise(seed=seed)
     if policy.schema.trip is not None:
         # Rows name stops, whatever is released.
@@ -79,9 +78,6 @@ def _normals(noise: Noise, size: int) -> FloatArray:
     from scipy.special import ndtri
 
     return np.asarray(ndtri(_uniforms(noise, size)))
-
-
-# Rows
 
 
 def _like_rows(
@@ -140,9 +136,6 @@ def _labels(size: int, word: str = "generated") -> pa.Array:
     return pa.array([f"{word} {number}" for number in range(size)])
 
 
-# Trips
-
-
 class SlotTrips(NamedTuple):
     origins: IntArray
     destinations: IntArray
@@ -196,7 +189,6 @@ def deterred(universe: Universe, stops: IntArray, city: City | None) -> FloatArr
 
 
 def trip_rows(policy: Policy, period: str | None, universe: Universe, trips: SlotTrips, noise: Noise) -> Dataset:
-    """Write trips as rows that the policy reads, each at a random second of its window."""
     trip = policy.schema.trip
     assert trip is not None
     days, windows = np.divmod(trips.slots, len(universe.windows))
@@ -236,9 +228,6 @@ def _times(time: Windows, period: str | None, days: IntArray, seconds: IntArray,
         ordinals[rows] = own[noise_arrays.below(noise, len(own), len(rows))]
     moments = zip((ordinals + later).tolist(), within.tolist(), strict=True)
     return [f"{date.fromordinal(ordinal).isoformat()}T{second_text(second)}" for ordinal, second in moments]
-
-
-# Vehicles
 
 
 def like_reports(purpose: Purpose, num: int, noise: Noise) -> tuple[FloatArray, ...]:

@@ -120,7 +120,6 @@ def telemetry(setting: TelemetrySetting | int, seed: int | None = None) -> pa.Ta
 
 
 def _telemetry_pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[pa.Table]:
-    """Generate vehicles in parts, so that few rows are in memory."""
     generator = np.random.default_rng(seed)
     names = _vehicle_names(setting.size)
     means = generator.uniform(30, 70, len(setting.sensors))
@@ -224,8 +223,6 @@ def generate_telemetry(
 
 
 # Shared by telemetry and positions
-
-
 def _vehicle_names(num: int) -> pa.Array:
     return pa.array([f"V{number:07d}" for number in range(1, num + 1)], pa.string())
 
@@ -280,8 +277,6 @@ def _as_text(piece: pa.Table) -> pa.Table:
 # Generated positions of a fleet on the streets of an invented city. It is as large as the fleet in Yao et al. 2024:
 # 9,858 vehicles and 265 moments, five minutes apart. Theirs are taxis in Chengdu; our streets are invented, and only
 # the box is near there.
-
-
 CITY_BOX = (103.95, 30.56, 104.19, 30.76)
 """West, south, east and north of the city, about 23 by 22 km; public, and independent of the generated positions."""
 MAX_VEHICLES = 1_000_000  # maximum number of vehicles: all are in memory at each moment

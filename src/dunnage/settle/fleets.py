@@ -30,33 +30,10 @@ from dunnage.model.domains import split_stamps
 from dunnage.model.routes import Routes
 from dunnage.model.trips import Universe
 from dunnage.noise.source import Noise
-from dunnage.planning.demand import (
-    WHOLE_DAY,
-    Day,
-    Ground,
-    Trips,
-    counted_trips,
-    dates_of_days,
-    service_seconds,
-    stop_numbers,
-    with_dates,
-)
+from dunnage.planning import demand
+from dunnage.planning import fleet as sizing
 from dunnage.planning.dispatch import EVENTS, Operation, Parking, Requests, Service
-from dunnage.planning.fleet import (
-    EXPANSIONS,
-    MAX_WAIT_SECONDS,
-    DayRun,
-    FleetTask,
-    Reach,
-    Sized,
-    UnreachableError,
-    check_max_wait,
-    demand_facts,
-    expanded_days,
-    planned_parking,
-    released_task,
-    run_facts,
-)
+from dunnage.planning.fleet import FleetTask, Reach
 from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
 from dunnage.publication import Key
 from dunnage.release import Release
@@ -100,16 +77,6 @@ class SizedOnTruth(PrivateModel):
     operation: OrEmpty[Run]
 
 
-class SettledReach(PrivateModel):
-    """What a zone can reach if no fleet meets the target on the true trips; see ``Reach`` of the planner."""
-
-    zone: str
-    most: int
-    wait_seconds: float
-    shuttles: int
-    near_seconds: int
-
-
 class FleetCost(PrivateModel):
     """The costs of the planned and the needed fleet, with every shuttle in service for the whole service day.
 
@@ -140,7 +107,7 @@ class FleetSettlementDocument(PrivateModel):
     zones: list[SettledZone]
     operation: OrEmpty[Run]
     sized_on_truth: SizedOnTruth | None
-    reach: list[SettledReach] = Field(default=[])  # without a fleet that meets the target
+    reach: list[Reach] = Field(default=[])  # without a fleet that meets the target
     demand: Demand
     cost: FleetCost | None
     days: int
@@ -156,11 +123,8 @@ class FleetSettlementDocument(PrivateModel):
             shortfalls = []
             for zone in missed[:_MAX_ZONES_NAMED]:
                 mean = zone.wait_seconds or 0.0  # with enough digits to see that it is above the target
-                late = (
-                    (f"{mean:.0f} s" if round(mean) > target else f"{mean:.4f} s")
-                    if mean > target
-                    else "not all served"
-                )
+                late = f"{mean:.0f} s" if round(mean) > target else f"{mean:.4f} s"
+                late = late if mean > target else "not all served"
                 needed = "" if zone.needed is None else f", {zone.shuttles} of {several(zone.needed, 'shuttle')}"
                 if zone.needed is not None and zone.shuttles >= zone.needed:
                     would = "would do if they waited where the true trips begin"
@@ -287,17 +251,9 @@ class FleetSettlement:
 
     @property
     def document(self) -> FleetSettlementDocument:
-        zones = [
-            SettledZone(zone=zone, shuttles=own, needed=needed, wait_seconds=wait, meets_target=meets)
-            for zone, own, needed, wait, meets in zip(
-                self.zones,
-                self.planned,
-                self.needed or [None] * len(self.zones),
-                self.zone_waits,
-                self.meets_target,
-                strict=True,
-            )
-        ]
+        needed = self.needed or [None] * len(self.zones)
+        rows = zip(self.zones, self.planned, needed, self.zone_waits, self.meets_target, strict=True)
+        zones = [dict(zip(SettledZone.model_fields, row, strict=True)) for row in rows]
         stated = {name: getattr(self, name) for name in FleetSettlementDocument.model_fields if hasattr(self, name)}
         derived = {
             "format": 1,
@@ -305,7 +261,7 @@ class FleetSettlement:
             "external": self.plan.external,
             "max_wait_seconds": self.task.max_wait,
             "meets_target": all(self.meets_target),
-            "reach": [SettledReach(**vars(zone)) for zone in self.reach],
+            "reach": list(self.reach),
             "fleet": dict(zip(self.zones, self.planned, strict=True)),
             "zones": zones,
             "days": len(self.task.days),
@@ -407,7 +363,7 @@ def apply_fleet(
             "--shuttle-hour."
         )
     tell("finding routes")
-    ground = Ground.of(city, routes)
+    ground = demand.Ground.of(city, routes)
     if not chosen.external and (chosen.city is None or chosen.city.digest != ground.digest()):
         raise ParameterError(f"{source} was sized for another city. Use that city.")
     fleet = tuple(chosen.shuttles_of(ground.zones, source))
@@ -417,19 +373,20 @@ def apply_fleet(
         released = FleetModel(
             name="", max_wait_seconds=task.max_wait, expansions=_EXPANSIONS, seed=0, service=task.service
         )
-        parking = served_task(released_task(release, ground, released), fleet).parked_best(fleet)
+        parking = served_task(sizing.released_task(release, ground, released), fleet).parked_best(fleet)
     else:
-        parking = planned_parking(chosen, ground)
+        parking = sizing.planned_parking(chosen, ground)
     served = served_task(task, fleet, parking)
     operations = served.operate(fleet)
-    runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, operations, strict=True)]
-    waits = served.mean_waits_of(runs).tolist()
+    runs = [sizing.DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, operations, strict=True)]
+    sums = [sizing.zone_sums(day, run.waits, len(fleet)) for day, run in zip(served.days, runs, strict=True)]
+    waits = served.means_of(sums).tolist()
     tell("sizing the fleet that the true trips need")
-    sized: Sized | None = None
+    sized: sizing.Sized | None = None
     reach: tuple[Reach, ...] = ()
     try:
         sized = task.size()
-    except UnreachableError as error:  # its message reveals something about the trips, so it is not shown
+    except sizing.UnreachableError as error:  # its message reveals something about the trips, so it is not shown
         reach, task.parking = error.zones, served.parking
     needed, cost = None if sized is None else sized.fleet, None
     zone_waits = tuple(wait if zone in served.served else None for zone, wait in enumerate(waits))
@@ -454,9 +411,9 @@ def apply_fleet(
         needed=needed,
         zone_waits=zone_waits,
         unserved_by_zone=unserved,
-        operation=run_facts(served, fleet, runs),
-        ideal=None if sized is None else run_facts(task, sized.fleet, sized.runs),
-        demand=demand_facts(task),
+        operation=sizing.run_facts(served, fleet, runs),
+        ideal=None if sized is None else sizing.run_facts(task, sized.fleet, sized.runs),
+        demand=sizing.demand_facts(task),
         cost=cost,
         events=_events(served, operations),
         task=task,
@@ -472,13 +429,13 @@ def _rides(task: FleetTask) -> FloatArray:
 
 
 def _true_task(
-    plan: FleetPlan, data: Dataset, ground: Ground, service: Service | None, noise: Noise, tell: Progress
+    plan: FleetPlan, data: Dataset, ground: demand.Ground, service: Service | None, noise: Noise, tell: Progress
 ) -> FleetTask:
     model, universe = plan.model or FleetModel(name=""), true_universe(plan, data)
-    wait = MAX_WAIT_SECONDS if model.max_wait_seconds is None else model.max_wait_seconds
-    expansions, day = EXPANSIONS if model.expansions is None else model.expansions, model.day
-    check_max_wait(wait)
-    labels = universe.days or (WHOLE_DAY,)
+    wait = sizing.MAX_WAIT_SECONDS if model.max_wait_seconds is None else model.max_wait_seconds
+    expansions, day = sizing.EXPANSIONS if model.expansions is None else model.expansions, model.day
+    sizing.check_max_wait(wait)
+    labels = universe.days or (demand.WHOLE_DAY,)
     if day is not None and day not in labels:
         raise ParameterError(
             f"the plan was sized for a day that the release does not have. It has: {', '.join(labels)}. Size the fleet "
@@ -488,10 +445,10 @@ def _true_task(
     if days is None:
         counted = true_counts(data, level="stop")
         _check_true_stops(universe, counted.cells, ground.city)
-        counts = counted_trips(universe, counted.cells, counted.counts, ground.city)
+        counts = demand.counted_trips(universe, counted.cells, counted.counts, ground.city)
         # These counts are private, so the seed is not that of the plan, which others know.
-        days = expanded_days(counts, ground, expansions=expansions, seed=noise.bits(32), day=day)
-    span = service_seconds(universe)
+        days = sizing.expanded_days(counts, ground, expansions=expansions, seed=noise.bits(32), day=day)
+    span = demand.service_seconds(universe)
     return FleetTask(
         ground, days, service=service or model.service or Service(), max_wait=float(wait), span=span, progress=tell
     )
@@ -503,7 +460,7 @@ def true_universe(plan: FleetPlan, data: Dataset) -> Universe:
     if universe.num_dates:
         return universe
     if plan.model is not None and plan.model.dates is not None:
-        return with_dates(universe, plan.model.dates)
+        return demand.with_dates(universe, plan.model.dates)
     num = np.ones(max(1, len(universe.days)), dtype=np.int64)
     if trip is not None and trip.count is None:  # the owner may count dates; times without a date are of one
         ordinals, _ = split_stamps(data.column(trip.time).to_numpy(zero_copy_only=False))
@@ -513,7 +470,7 @@ def true_universe(plan: FleetPlan, data: Dataset) -> Universe:
     return replace(universe, num_dates=tuple(num.tolist()))
 
 
-def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None) -> list[Day] | None:
+def true_days(data: Dataset, universe: Universe, ground: demand.Ground, day: str | None) -> list[demand.Day] | None:
     """Make a day of each date with its single trips; None if there are only counts for several dates together."""
     trip = data.schema.trip
     assert trip is not None  # checked
@@ -523,15 +480,15 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
     _check_true_stops(universe, cells, ground.city)
     pairs, slots = universe.split(cells)
     ordinals, seconds = split_stamps(data.column(trip.time).to_numpy(zero_copy_only=False))
-    labels, dates = slots // len(universe.windows), dates_of_days(universe)
+    labels, dates = slots // len(universe.windows), demand.dates_of_days(universe)
     if max(dates) > 1 and not ordinals.all():  # times without dates: it is unknown which trips share a date
         return None
-    number = stop_numbers(universe.stops, ground.city)
+    number = demand.stop_numbers(universe.stops, ground.city)
     origins, destinations = (number[end] for end in np.divmod(pairs, len(universe.stops)))
     days = []
     for label in range(len(dates)):
         name = universe.days[label] if universe.days else ""
-        if day not in (None, name or WHOLE_DAY):
+        if day not in (None, name or demand.WHOLE_DAY):
             continue
         rows = np.flatnonzero(labels == label)
         parts = [(name, rows)]
@@ -539,16 +496,16 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
             own_dates = ordinals[rows]
             parts = [(date.fromordinal(int(d)).isoformat(), rows[own_dates == d]) for d in np.unique(own_dates)]
         for title, own in parts:
-            trips = Trips.in_order(origins[own], destinations[own], seconds[own])
-            days.append(replace(Day.of(trips, ground), label=title))
+            trips = demand.Trips.in_order(origins[own], destinations[own], seconds[own])
+            days.append(replace(demand.Day.of(trips, ground), label=title))
         if dates[label] > len(parts):  # dates without any trip
-            days.append(Day.of(Trips.none(), ground, dates[label] - len(parts)))
+            days.append(demand.Day.of(demand.Trips.none(), ground, dates[label] - len(parts)))
     return days
 
 
 def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:
     """Refuse trips at stops that the city lacks; the message names a public stop, whether or not it has trips."""
-    number = stop_numbers(universe.stops, city)
+    number = demand.stop_numbers(universe.stops, city)
     ends = np.divmod(universe.split(cells)[0], len(universe.stops))
     if any((number[end] < 0).any() for end in ends):
         missing = [stop for stop, place in zip(universe.stops, number, strict=True) if place < 0]

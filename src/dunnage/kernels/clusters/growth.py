@@ -33,7 +33,6 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
 # eqs. 10-12). The paper also subtracts their mean; that moves all distances equally and changes no comparison. The
 # pairs are those of two different records, each pair once (``i < j``), including equal values, and the deviation is
 # that of these pairs themselves: the mean square is over their number, not one less.
-
 _ALL_ALIKE = 1e-9  # a deviation below this share of the mean is rounding: the distances are all the same
 
 
@@ -94,7 +93,6 @@ class MetricTable(NamedTuple):
 
 @piece
 def distance(first: int, second: int, table: MetricTable, weights: FloatArray) -> float:
-    """Return the distance of two records by the ``weights`` of a metric."""
     numbers, codes, entries, starts, sizes = table.numbers, table.codes, table.entries, table.starts, table.sizes
     total = 0.0
     num = numbers.shape[0]
@@ -137,7 +135,6 @@ class Metric:
         return Metric(self.numbers[:, records], self.codes[:, records], self.tables, self.charge, self.near)
 
     def widths(self, of_record: IntArray) -> FloatArray:
-        """Return the largest pairwise distance of each class in each attribute. Shape: attributes, classes."""
         num = int(of_record.max(initial=-1)) + 1
         widths = np.zeros((len(self.charge), num))
         inside = np.flatnonzero(of_record >= 0)
@@ -165,8 +162,6 @@ class Metric:
 
 
 # What a class must keep to besides its number of persons: widths, diverse sensitive values, few lost records.
-
-
 TOLERANCE = 1e-9  # rounding of sums of shares; a class this close to a bound keeps it
 
 
@@ -234,7 +229,6 @@ class Constraints:
 
 
 def packed(constraints: Constraints | None, metric: Metric) -> Rules:
-    """Return the rules for kernels; without constraints, rules that require nothing."""
     return (constraints or Constraints()).rules(len(metric.charge), len(metric))
 
 
@@ -246,8 +240,6 @@ def spare(constraints: Constraints | None, num_records: int) -> int:
 # Compiled growth of classes, one after another, over records sorted by the attribute that searches follow.
 #
 # Whether a record widens a class, and by how much, follows from the extent of the class in each attribute.
-
-
 class Extent(NamedTuple):
     low: FloatArray  # lowest number of each numeric attribute
     high: FloatArray
@@ -605,7 +597,6 @@ def grow_classes(
 
 @kernel
 def class_lists(of_record: IntArray, num_classes: int) -> Any:
-    """Return the records of all classes one after another, and where each class starts."""
     starts = np.zeros(num_classes + 1, np.int64)
     for class_ in of_record:
         if class_ >= 0:
@@ -788,7 +779,6 @@ def with_numbers(metric: Metric) -> Metric:
 
 
 def persons_of(person: IntArray | None, order: IntArray) -> IntArray:
-    """Return the person of each record in an order, numbered without gaps; by default each record is a person."""
     if person is None:
         return np.arange(len(order), dtype=np.int64)
     return np.unique(person[order], return_inverse=True)[1].astype(np.int64)
@@ -805,8 +795,6 @@ def rules_for(metric: Metric, order: IntArray, constraints: Constraints | None) 
 #
 # Blocks come from cuts in two, as in Mondrian: each in the attribute in which records are farthest apart by its charge.
 # Numbers are cut between two values. Codes are put in line between two that are far apart and cut there.
-
-
 SIZE = 20_000  # a table of up to this many records is one block
 TARGET = 12_500  # larger tables are cut into blocks of about this many
 

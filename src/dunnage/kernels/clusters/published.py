@@ -37,8 +37,6 @@ from dunnage.kernels.clusters.growth import CodeArray, Metric, MetricTable, dist
 #
 # Every bound that ends a search is below the distance it stands for, even as rounded numbers: a distance is a sum of
 # terms that are at least 0, rounding keeps the order, and ``_SAFE`` covers terms that are added in another order.
-
-
 _SAFE = 1 - 1e-12
 
 
@@ -62,8 +60,6 @@ class Places(NamedTuple):
 
 
 class Living(NamedTuple):
-    """The records that are in no class yet."""
-
     records: BoolArray
     in_point: IntArray
     in_cell: IntArray
@@ -74,8 +70,6 @@ class Living(NamedTuple):
 
 
 class NearestRecords(NamedTuple):
-    """Room for the records nearest to a head, sorted by distance and number."""
-
     distances: FloatArray
     records: IntArray
 

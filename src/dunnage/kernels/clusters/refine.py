@@ -42,7 +42,6 @@ from dunnage.kernels.clusters.growth import (
 )
 
 # Compiled local search on classes: exchanges, moves, new splits of two classes, and dissolved classes.
-
 NEAREST = 3  # classes to try for each record of a class
 ENOUGH = 1e-9  # gains below this are rounding
 MEMORY = 1 << 17  # pairs of classes that are remembered as tried
@@ -204,7 +203,6 @@ def put(class_: int, records: IntArray, state: State) -> None:
 
 @piece
 def find_middle(class_: int, state: State) -> None:
-    """Set the middle of a class; an empty one has none."""
     table, size = state.table, state.sizes[class_]
     if size == 0:
         state.middle_numbers[:, class_] = np.inf
@@ -589,7 +587,6 @@ def dissolve_costliest(costliest: IntArray, state: State, price: float, spare: i
 
 @kernel
 def fill(records: IntArray, starts: IntArray, state: State) -> None:
-    """Put the records of all classes, one after another, into their classes."""
     for class_ in range(len(starts) - 1):
         put(class_, records[starts[class_] : starts[class_ + 1]], state)
         find_middle(class_, state)
@@ -604,8 +601,6 @@ def middles_of(records: IntArray, starts: IntArray, table: MetricTable) -> Any:
 
 
 # The state of a local search on classes, and the steps that kernels make on it.
-
-
 VISITS = 100  # classes to visit between two checks of the clock
 STAGES = (3, 6, 12)  # classes to try for each record of a class: more once nothing helps with fewer
 ROUNDS = 2  # how often grown classes are visited to polish them
@@ -681,7 +676,6 @@ class LocalSearch:
             report()
 
     def dissolve(self) -> float:
-        """Dissolve classes if that helps, most expensive first; return the gain."""
         costliest = np.argsort(-self.state.sizes * self.state.costs, kind="stable")
         gain, lost = dissolve_costliest(costliest, self.state, self.price, self.spare)
         self.spare -= lost
