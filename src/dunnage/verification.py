@@ -360,61 +360,53 @@ def _check_promise(certificate: Certificate) -> None:
 def _schema_of(certificate: Certificate) -> Schema:
     try:
         if certificate.kind == COUNTS:
-            return _trip_schema(certificate)
-        schema = _row_schema(certificate)
+            attributes = [
+                Attribute(name=item.name, role=Role.QUASI_IDENTIFIER, domain=domain_from(item.domain or {}))
+                for item in certificate.attributes
+            ]
+            by_name = {item.name: item for item in attributes}
+            time = by_name["window"].domain if "window" in by_name else None
+            # Days that follow from the calendar are not a column of their own.
+            own_days = "day" in by_name and getattr(time, "day", None) is None
+            kept = [item for item in attributes if item.name != "day" or own_days]
+            bound = certificate.counts.contribution
+            hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if bound is not None else []
+            level: Level = "zone" if END_COLUMNS["zone"][0] in by_name else "stop"
+            origin, destination = END_COLUMNS[level]
+            day = "day" if own_days else None
+            return Schema(
+                attributes=(*kept, *hidden),
+                protects=certificate.guarantee.protects,
+                trip=Trip(origin=origin, destination=destination, time="window", day=day, level=level),
+                contribution=None if bound is None else Contribution(person=_HIDDEN, max=bound.max, per=bound.per),
+            )
+        _check(all(item.kind in (None, *KINDS) for item in certificate.attributes), "an attribute has an unknown kind")
+        attributes = [
+            Attribute(
+                name=item.name,
+                role=Role(item.role) if item.role in tuple(Role) else item.role,  # type: ignore[arg-type]
+                kind=item.kind,
+                domain=domain_from(item.domain) if item.domain is not None else None,
+                missing=item.missing or "refuse",
+                outside=item.outside or "refuse",
+                unreadable=item.unreadable or "refuse",
+            )
+            for item in certificate.attributes
+        ]
+        persons = certificate.rows.persons is not None
+        merged = any(item.merged for item in certificate.attributes)
+        hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if persons or merged else []
+        schema = Schema(
+            attributes=(*attributes, *hidden),
+            protects=certificate.guarantee.protects,
+            together=_HIDDEN if merged else None,
+            person=_HIDDEN if persons else None,
+        )
     except ParameterError as error:
         raise CheckFailed(f"certificate.json: no release can have these attributes: {error}") from None
     as_stated = same(schema.describe(), [item.plain() for item in certificate.attributes])
     _check(as_stated, "the attributes are not in the form that releases use")
     return schema
-
-
-def _row_schema(certificate: Certificate) -> Schema:
-    _check(all(item.kind in (None, *KINDS) for item in certificate.attributes), "an attribute has an unknown kind")
-    attributes = [
-        Attribute(
-            name=item.name,
-            role=Role(item.role) if item.role in tuple(Role) else item.role,  # type: ignore[arg-type]
-            kind=item.kind,
-            domain=domain_from(item.domain) if item.domain is not None else None,
-            missing=item.missing or "refuse",
-            outside=item.outside or "refuse",
-            unreadable=item.unreadable or "refuse",
-        )
-        for item in certificate.attributes
-    ]
-    persons = certificate.rows.persons is not None
-    merged = any(item.merged for item in certificate.attributes)
-    hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if persons or merged else []
-    return Schema(
-        attributes=(*attributes, *hidden),
-        protects=certificate.guarantee.protects,
-        together=_HIDDEN if merged else None,
-        person=_HIDDEN if persons else None,
-    )
-
-
-def _trip_schema(certificate: Certificate) -> Schema:
-    attributes = [
-        Attribute(name=item.name, role=Role.QUASI_IDENTIFIER, domain=domain_from(item.domain or {}))
-        for item in certificate.attributes
-    ]
-    by_name = {item.name: item for item in attributes}
-    time = by_name["window"].domain if "window" in by_name else None
-    # Days that follow from the calendar are not a column of their own.
-    own_days = "day" in by_name and getattr(time, "day", None) is None
-    kept = [item for item in attributes if item.name != "day" or own_days]
-    bound = certificate.counts.contribution
-    hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if bound is not None else []
-    level: Level = "zone" if END_COLUMNS["zone"][0] in by_name else "stop"
-    origin, destination = END_COLUMNS[level]
-    day = "day" if own_days else None
-    return Schema(
-        attributes=(*kept, *hidden),
-        protects=certificate.guarantee.protects,
-        trip=Trip(origin=origin, destination=destination, time="window", day=day, level=level),
-        contribution=None if bound is None else Contribution(person=_HIDDEN, max=bound.max, per=bound.per),
-    )
 
 
 def _check_proof(certificate: Certificate) -> Iterator[str]:
