@@ -504,25 +504,25 @@ def plot_parts(frontier: Frontier, plot: Plot) -> list[Svg]:
             across = {"x1": x, "x2": next_x, "y1": y, "y2": y}
             down = {"x1": next_x, "x2": next_x, "y1": y, "y2": next_y}
             stairs += [plot.part("line", at=at, class_=f"stair {kind}") for at in (across, down)]
-    parts, chance = [], frontier.risk_of_chance
+    limits, chance = [], frontier.risk_of_chance
     if _has_chance(frontier, plot):
         tip = tag("title", f"by chance, without any release: {share_text(chance)}")
-        parts.append(plot.part("line", tip, at={"y1": chance, "y2": chance}, class_="chance", x1="0", x2="100%"))
-    for name, value in (("x", frontier.limit.max_cost), ("y", frontier.limit.max_risk)):
-        if value is None and not plot.moving:
+        limits.append(plot.part("line", tip, at={"y1": chance, "y2": chance}, class_="chance", x1="0", x2="100%"))
+    for name, limit in (("x", frontier.limit.max_cost), ("y", frontier.limit.max_risk)):
+        if limit is None and not plot.moving:
             continue
         ends = {"y1": plot.top, "y2": plot.base} if name == "x" else {"x1": "0", "x2": "100%"}
-        at = {f"{name}1": value or 0.0, f"{name}2": value or 0.0}
-        kind = f"limit limit-{name}" + ("" if value is not None else " off")
-        tip = tag("title", f"limit: at most {share_text(value or 0.0)}")
-        parts.append(plot.part("line", tip, at=at, class_=kind, **ends))
+        at = {f"{name}1": limit or 0.0, f"{name}2": limit or 0.0}
+        kind = f"limit limit-{name}" + ("" if limit is not None else " off")
+        tip = tag("title", f"limit: at most {share_text(limit or 0.0)}")
+        limits.append(plot.part("line", tip, at=at, class_=kind, **ends))
     return [
         tag("text", f"{frontier.risk_name}, lower is safer", class_="name", x="-40", y=plot.top - 16),
         tag("text", frontier.cost_unit, class_="name", x="100%", y=plot.base + 36, text_anchor="end"),
         *[_ticks("x", plot, plot.cost, log) for log in ((False, True) if plot.moving else (plot.cost.log,))],
         *[_ticks("y", plot, plot.risk, log) for log in ((False, True) if plot.moving else (plot.risk.log,))],
         tag("line", class_="axis", x1="0", x2="100%", y1=plot.base, y2=plot.base),
-        *parts,
+        *limits,
         *stairs,
         tag("g", *marks, class_="policies") if marks else Svg(""),
         *_choice(frontier, plot),
