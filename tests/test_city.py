@@ -277,5 +277,5 @@ def test_tables_of_pairs_are_the_same_part_by_part(tmp_path, monkeypatch):
     # A file that is not quite plain is read as a whole, with the same result.
     lines = (folder / "times.csv").read_text().splitlines()
     (folder / "times.csv").write_text("\n".join([lines[0], *(f" {line} " for line in lines[1:])]) + "\n")
-    monkeypatch.setattr(city_module, "pair_batches", lambda *_: iter([None]))
+    monkeypatch.setattr(city_module.reader, "pair_batches", lambda *_: iter([None]))
     assert City.read_folder(folder) == streamed

@@ -164,7 +164,7 @@ def test_every_finding_about_a_risk_has_a_remedy() -> None:
     for key, entry in _tables().findings.items():
         topics = RISK_OF_TOPIC if "{" in entry.topic else [entry.topic]
         assert all(remedy_of(key, topic) for topic in topics if topic in RISK_OF_TOPIC), key
-    assert [Limits().of_risk(risk)[1] for risk in RISKS] == [None] * 3  # and a limit
+    assert [getattr(Limits(), f"max_{risk.replace(' ', '_')}") for risk in RISKS] == [None] * 3  # and a limit
 
 
 def test_the_worst_of_each_risk_comes_first_on_one_scale() -> None:

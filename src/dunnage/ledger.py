@@ -186,9 +186,9 @@ class FileStore:
             raise LedgerError(f"the ledger {self.name} was opened for reading only. Open it with Ledger(...) to spend.")
         with _reported(self.name):
             # A ledger that was there once is never created again: its spends would be forgotten.
-            if not self._seen:
+            if not self._seen and not self.path.exists():
                 _create(self.path)
-                self._seen = True
+            self._seen = True
             with closing(_opened(self.path)) as database:
                 database.execute("PRAGMA query_only = OFF")
                 database.execute("PRAGMA journal_mode = DELETE").close()  # leaves no second file behind
@@ -224,8 +224,6 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 def _create(path: Path) -> None:
     """Create an empty ledger that appears complete, private and only once; another process may be first."""
-    if path.exists():
-        return
     draft = path.with_name(f".dunnage-{secrets.token_hex(8)}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
@@ -246,10 +244,6 @@ _log = logging.getLogger("dunnage")
 
 def _fraction_text(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
-
-
-def _loss_texts(loss: Loss) -> tuple[str, str]:
-    return (_NONE, _NONE) if loss.epsilon is None else (_fraction_text(loss.epsilon), _fraction_text(loss.delta))
 
 
 def _loss_from(epsilon: str, delta: str) -> Loss:
@@ -563,12 +557,9 @@ def _k_anonymous(spends: Iterable[Spend], promise: Promise, period: str | None) 
     return [spend for spend in spends if spend.guarantee["model"] == KAnonymity.model and spend.period == period]
 
 
-def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPurpose, others: Sequence[str]) -> None:
-    """Refuse a spend over the budget; ``others`` are units that earlier releases protect and this one does not."""
-    bounded = cost.bounded and spent.bounded and not others
-    if (bounded and (spent + cost).within(budget.limit)) or (not bounded and purpose.allow_unbounded):
-        return
-    if bounded:
+def _overspend(budget: Budget, spent: Loss, cost: Loss, dataset: str, others: Sequence[str]) -> BudgetError:
+    """Say why a budget does not cover a spend; ``others`` are units that only earlier releases protect."""
+    if cost.bounded and spent.bounded and not others:
         problem = "does not cover this release. Request less, or change the budget with `dunnage budget set --note`."
     else:
         who = "the release has" if not cost.bounded else "an earlier release had"
@@ -577,12 +568,8 @@ def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: SpendPur
             units = " and one ".join(others)
             why = f"an earlier release protects one {units}, and losses of different units do not add up"
         problem = f"cannot be kept: {why}. Write `allow_unbounded = true` in the policy to release anyway."
-    raise BudgetError(
-        f"the budget of dataset {purpose.dataset!r}, {budget}, {problem}",
-        asked=str(cost),
-        spent=str(spent),
-        left=str(_left(budget, spent)),
-    )
+    what = f"the budget of dataset {dataset!r}, {budget}, {problem}"
+    return BudgetError(what, asked=str(cost), spent=str(spent), left=str(_left(budget, spent)))
 
 
 # The ledger
@@ -715,13 +702,25 @@ class Ledger:
         with self._store.writing() as database:
             if not self.again and (repeat := _repeat(database, promise, purpose)):
                 raise Refusal(repeat)
-            budget = self._fix_budget(database, purpose)
+            entries = _budgets(database, purpose.dataset)
+            budget = entries[-1].budget if entries else purpose.budget  # the first is fixed, unless the owner sets one
+            if purpose.budget not in (None, budget):
+                raise Refusal(
+                    f"the budget of dataset {purpose.dataset!r} is fixed at {budget}, but the policy says "
+                    f"{purpose.budget}. Write the fixed budget there, or change it with `dunnage budget set --note`."
+                )
             if budget is not None:
+                if not entries:
+                    self._insert_budget(database, purpose.dataset, budget, "first budget, from the policy")
                 earlier = _spends(database, purpose.dataset)
                 spent = sum_of(item.loss(budget.neighbours) for item in earlier)
                 others = [unit for unit in _units(earlier) if unit not in _units([spend])]
-                _refuse_overspend(budget, spent, spend.loss(budget.neighbours), purpose, others)
-            texts = [text for kind in Neighbours for text in _loss_texts(spend.loss(kind))]
+                cost = spend.loss(budget.neighbours)
+                bounded = cost.bounded and spent.bounded and not others
+                if not ((spent + cost).within(budget.limit) if bounded else purpose.allow_unbounded):
+                    raise _overspend(budget, spent, cost, purpose.dataset, others)
+            losses = [(loss.epsilon, loss.delta if loss.bounded else None) for loss in map(spend.loss, Neighbours)]
+            texts = [_NONE if part is None else _fraction_text(part) for loss in losses for part in loss]
             values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}
             guarantee = json.dumps(dict(spend.guarantee), sort_keys=True, allow_nan=False)
             amounts = dict(zip(_LOSS_COLUMNS, texts, strict=True))
@@ -779,21 +778,6 @@ class Ledger:
 
     def to_dict(self) -> dict[str, object]:
         return {"format": FORMAT, "datasets": [self.statement(name).to_dict() for name in self.datasets()]}
-
-    def _fix_budget(self, database: sqlite3.Connection, purpose: SpendPurpose) -> Budget | None:
-        """Return the budget that applies; keep that of the policy if it is the first."""
-        entries = _budgets(database, purpose.dataset)
-        if not entries:
-            if purpose.budget is not None:
-                self._insert_budget(database, purpose.dataset, purpose.budget, "first budget, from the policy")
-            return purpose.budget
-        fixed = entries[-1].budget
-        if purpose.budget not in (None, fixed):
-            raise Refusal(
-                f"the budget of dataset {purpose.dataset!r} is fixed at {fixed}, but the policy says "
-                f"{purpose.budget}. Write the fixed budget there, or change it with `dunnage budget set --note`."
-            )
-        return fixed
 
     def _insert_budget(self, database: sqlite3.Connection, dataset: str, budget: Budget, note: str) -> None:
         values = {

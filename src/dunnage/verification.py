@@ -251,9 +251,9 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
         _check_promise(certificate)
     basis, why = certificate.basis, certificate.why or ""
     wrong = "gives a reason why it is not" if why else "does not say why"
-    require((basis is Basis.PROVED) != bool(why), f"certificate.json: the basis is {basis}, but it {wrong}")
+    _check((basis is Basis.PROVED) != bool(why), f"the basis is {basis}, but it {wrong}")
     may_hold = certificate.holds is None or basis is Basis.CLAIMED
-    require(may_hold, f"certificate.json: the basis is {basis}, but it states what holds instead")
+    _check(may_hold, f"the basis is {basis}, but it states what holds instead")
     stated = Promise(
         guarantee=certificate.guarantee,
         basis=basis,
@@ -265,23 +265,23 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
     meanings: list[Any] = [certificate.meaning.plain(), meaning(stated).plain()]
     if not _is_own(certificate):
         meanings = [[{**row, "sentence": ""} for row in item["odds"]] for item in meanings]
-    require(same(*meanings), "certificate.json: the odds do not follow from the guarantee")
+    _check(same(*meanings), "the odds do not follow from the guarantee")
     composed = certificate.composition
     fits = composed.rule == composition_rule(certificate.guarantee) or not _is_own(certificate)
-    require(fits, "certificate.json: the composition rule does not follow from the guarantee")
-    require(composed.neighbours in tuple(Neighbours), "certificate.json: totals between unknown neighbours")
+    _check(fits, "the composition rule does not follow from the guarantee")
+    _check(composed.neighbours in tuple(Neighbours), "totals between unknown neighbours")
     own = stated.true_loss(Neighbours(str(composed.neighbours)))
-    require(None not in (composed.total, composed.total_per_period), "certificate.json: the totals are missing")
+    _check(None not in (composed.total, composed.total_per_period), "the totals are missing")
     assumes = None if certificate.kind == ESTIMATES else ONE_PERIOD_PER_RECORD.name
     fits = composed.total_per_period_assumes == assumes and None not in composed.plain().values()
-    require(fits, "certificate.json: another assumption of the total per period")
+    _check(fits, "another assumption of the total per period")
     totals = [total for total in (composed.total, composed.total_per_period) if isinstance(total, Total)]
     in_form = all(same(plain(exact(part)), part) for total in totals for part in (total.epsilon, total.delta))
-    require(in_form, "certificate.json: a total is not in the form that certificates use")
-    require(own.bounded or not totals, "certificate.json: states a total, but none exists after this release")
+    _check(in_form, "a total is not in the form that certificates use")
+    _check(own.bounded or not totals, "states a total, but none exists after this release")
     fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
-    require(fits, "certificate.json: a total is below the loss of this release")
-    require(certificate.time == certificate.spend.at, "certificate.json: its time is not the time of the spend")
+    _check(fits, "a total is below the loss of this release")
+    _check(certificate.time == certificate.spend.at, "its time is not the time of the spend")
     by_devices = certificate.kind == ESTIMATES
     forms = {
         "time": (certificate.time, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)"),
@@ -297,15 +297,18 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
     unusual += ["dataset"] if not is_label(certificate.dataset) else []
     unusual += ["period"] if certificate.period is not None and not is_label(certificate.period) else []
     unusual += ["why"] if certificate.basis is Basis.VOID and not is_label(certificate.why) else []
-    require(not unusual, f"certificate.json: not in the form that certificates use: {', '.join(unusual)}")
-    usual = certificate.digests_say == DIGESTS_SAY or not _is_own(certificate)
-    require(usual, "certificate.json: says something else about digests")
+    _check(not unusual, f"not in the form that certificates use: {', '.join(unusual)}")
+    _check(certificate.digests_say == DIGESTS_SAY or not _is_own(certificate), "says something else about digests")
     if _is_own(certificate):
         yield "the odds and composition rule follow from the guarantee"
     else:
         yield "the odds follow from the guarantee; another version wrote the sentences, which were not compared"
     if certificate.kind != ESTIMATES:
         yield "guarantee, basis and assumptions are what the mechanism promises with these parameters and columns"
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    require(holds, f"certificate.json: {otherwise}")
 
 
 def _is_own(certificate: Certificate) -> bool:
@@ -322,7 +325,7 @@ def mechanism_of(certificate: Certificate) -> Mechanism:
     except ParameterError as error:
         raise CheckFailed(f"certificate.json: {kind.name} cannot have these parameters: {error}") from None
     in_form = same(made.describe(), certificate.mechanism)
-    require(in_form, f"certificate.json: parameters of {kind.name} are not in the form that certificates use")
+    _check(in_form, f"parameters of {kind.name} are not in the form that certificates use")
     return made
 
 
@@ -351,68 +354,59 @@ def _check_promise(certificate: Certificate) -> None:
         usual &= all(_LEFT_OUT.fullmatch(item) for item in more)
         wrong += ["in_clear"] if first != list(due.in_clear) or not usual else []
     wrong = list(dict.fromkeys(wrong))
-    require(not wrong, f"certificate.json: the mechanism promises something else: {', '.join(wrong)}")
+    _check(not wrong, f"the mechanism promises something else: {', '.join(wrong)}")
 
 
 def _schema_of(certificate: Certificate) -> Schema:
     try:
         if certificate.kind == COUNTS:
-            return _trip_schema(certificate)
-        schema = _row_schema(certificate)
+            attributes = [
+                Attribute(name=item.name, role=Role.QUASI_IDENTIFIER, domain=domain_from(item.domain or {}))
+                for item in certificate.attributes
+            ]
+            by_name = {item.name: item for item in attributes}
+            time = by_name["window"].domain if "window" in by_name else None
+            # Days that follow from the calendar are not a column of their own.
+            own_days = "day" in by_name and getattr(time, "day", None) is None
+            kept = [item for item in attributes if item.name != "day" or own_days]
+            bound = certificate.counts.contribution
+            hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if bound is not None else []
+            level: Level = "zone" if END_COLUMNS["zone"][0] in by_name else "stop"
+            origin, destination = END_COLUMNS[level]
+            day = "day" if own_days else None
+            return Schema(
+                attributes=(*kept, *hidden),
+                protects=certificate.guarantee.protects,
+                trip=Trip(origin=origin, destination=destination, time="window", day=day, level=level),
+                contribution=None if bound is None else Contribution(person=_HIDDEN, max=bound.max, per=bound.per),
+            )
+        _check(all(item.kind in (None, *KINDS) for item in certificate.attributes), "an attribute has an unknown kind")
+        attributes = [
+            Attribute(
+                name=item.name,
+                role=Role(item.role) if item.role in tuple(Role) else item.role,  # type: ignore[arg-type]
+                kind=item.kind,
+                domain=domain_from(item.domain) if item.domain is not None else None,
+                missing=item.missing or "refuse",
+                outside=item.outside or "refuse",
+                unreadable=item.unreadable or "refuse",
+            )
+            for item in certificate.attributes
+        ]
+        persons = certificate.rows.persons is not None
+        merged = any(item.merged for item in certificate.attributes)
+        hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if persons or merged else []
+        schema = Schema(
+            attributes=(*attributes, *hidden),
+            protects=certificate.guarantee.protects,
+            together=_HIDDEN if merged else None,
+            person=_HIDDEN if persons else None,
+        )
     except ParameterError as error:
         raise CheckFailed(f"certificate.json: no release can have these attributes: {error}") from None
     as_stated = same(schema.describe(), [item.plain() for item in certificate.attributes])
-    require(as_stated, "certificate.json: the attributes are not in the form that releases use")
+    _check(as_stated, "the attributes are not in the form that releases use")
     return schema
-
-
-def _row_schema(certificate: Certificate) -> Schema:
-    kinds_exist = all(item.kind in (None, *KINDS) for item in certificate.attributes)
-    require(kinds_exist, "certificate.json: an attribute has an unknown kind")
-    attributes = [
-        Attribute(
-            name=item.name,
-            role=Role(item.role) if item.role in tuple(Role) else item.role,  # type: ignore[arg-type]
-            kind=item.kind,
-            domain=domain_from(item.domain) if item.domain is not None else None,
-            missing=item.missing or "refuse",
-            outside=item.outside or "refuse",
-            unreadable=item.unreadable or "refuse",
-        )
-        for item in certificate.attributes
-    ]
-    persons = certificate.rows.persons is not None
-    merged = any(item.merged for item in certificate.attributes)
-    hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if persons or merged else []
-    return Schema(
-        attributes=(*attributes, *hidden),
-        protects=certificate.guarantee.protects,
-        together=_HIDDEN if merged else None,
-        person=_HIDDEN if persons else None,
-    )
-
-
-def _trip_schema(certificate: Certificate) -> Schema:
-    attributes = [
-        Attribute(name=item.name, role=Role.QUASI_IDENTIFIER, domain=domain_from(item.domain or {}))
-        for item in certificate.attributes
-    ]
-    by_name = {item.name: item for item in attributes}
-    time = by_name["window"].domain if "window" in by_name else None
-    # Days that follow from the calendar are not a column of their own.
-    own_days = "day" in by_name and getattr(time, "day", None) is None
-    kept = [item for item in attributes if item.name != "day" or own_days]
-    bound = certificate.counts.contribution
-    hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if bound is not None else []
-    level: Level = "zone" if END_COLUMNS["zone"][0] in by_name else "stop"
-    origin, destination = END_COLUMNS[level]
-    day = "day" if own_days else None
-    return Schema(
-        attributes=(*kept, *hidden),
-        protects=certificate.guarantee.protects,
-        trip=Trip(origin=origin, destination=destination, time="window", day=day, level=level),
-        contribution=None if bound is None else Contribution(person=_HIDDEN, max=bound.max, per=bound.per),
-    )
 
 
 def _check_proof(certificate: Certificate) -> Iterator[str]:
@@ -421,13 +415,13 @@ def _check_proof(certificate: Certificate) -> Iterator[str]:
     if proof is None:  # older versions named no proof
         return
     same_software = proof.project == PROJECT and proof.version == certificate.software.dunnage
-    require(same_software, "certificate.json: the proof is not that of its software")
+    _check(same_software, "the proof is not that of its software")
     estimates = certificate.kind == ESTIMATES
     sections = Rebuilt.of(certificate).promise().notes if estimates else mechanism_of(certificate).notes()
     notes, due = proof.sections, [f"docs/proofs/{note}" for note in sections]
     if proof.version != __version__:
         notes, due = (list(dict.fromkeys(note.partition("#")[0] for note in each)) for each in (notes, due))
-    require(notes == due, "certificate.json: the proof is not that of its mechanism")
+    _check(notes == due, "the proof is not that of its mechanism")
     yield "the proof is that of the mechanism"
 
 
@@ -532,12 +526,11 @@ class Rebuilt(NamedTuple):
 def check_estimate_columns(release: Release) -> str:
     stated, measures = release.certificate, release.certificate.estimates
     canonical = json.dumps(measures.task, sort_keys=True, separators=(",", ":")).encode("ascii")
-    fits = hashlib.sha256(canonical).hexdigest() == measures.task_digest
-    require(fits, "certificate.json: the task does not match its digest")
+    _check(hashlib.sha256(canonical).hexdigest() == measures.task_digest, "the task does not match its digest")
     rebuilt = Rebuilt.of(stated)
-    require(rebuilt.task.dataset == stated.dataset, "certificate.json: the dataset is not that of the task")
-    require(stated.period is None, "certificate.json: estimates have no period")
-    require(stated.spend.id == promises.spend_id(rebuilt.task), "certificate.json: the spend is not that of the task")
+    _check(rebuilt.task.dataset == stated.dataset, "the dataset is not that of the task")
+    _check(stated.period is None, "estimates have no period")
+    _check(stated.spend.id == promises.spend_id(rebuilt.task), "the spend is not that of the task")
     require(list(release.tables) == ["data"], "the tables are not those of the certificate")
     columns = [(item.name, item.type) for item in release.data.schema]
     fits = columns == list(promises.columns_of(rebuilt.mechanisms).items())
@@ -545,30 +538,27 @@ def check_estimate_columns(release: Release) -> str:
     # Parameters, laws and public domains must be those of the task.
     parameters, level = stated.mechanism, stated.mechanism.get("confidence")
     keys = {"name", "confidence", "combine", "purposes", "as_published"}
-    fits = parameters.keys() == keys and parameters["name"] == promises.NAME
-    require(fits, "certificate.json: not a mechanism of estimates")
+    _check(parameters.keys() == keys and parameters["name"] == promises.NAME, "not a mechanism of estimates")
     fits = isinstance(level, float) and 0.5 <= level < 1 and parameters["combine"] in promises.COMBINATIONS
-    require(fits, "certificate.json: an unknown confidence or combination of tiers")
+    _check(fits, "an unknown confidence or combination of tiers")
     purposes = parameters["purposes"] if isinstance(parameters["purposes"], dict) else {}
-    require(purposes.keys() == rebuilt.mechanisms.keys(), "certificate.json: the purposes are not those of the task")
+    _check(purposes.keys() == rebuilt.mechanisms.keys(), "the purposes are not those of the task")
     for name, mechanism in rebuilt.mechanisms.items():
-        fits = same(mechanism.describe(), purposes[name])
-        require(fits, f"certificate.json: the mechanism of {name} is not that of the task")
+        _check(same(mechanism.describe(), purposes[name]), f"the mechanism of {name} is not that of the task")
     published = any(mechanism.as_published for mechanism in rebuilt.mechanisms.values())
-    require(parameters["as_published"] is published, "certificate.json: does not say if the published form was used")
+    _check(parameters["as_published"] is published, "does not say if the published form was used")
     expected = promises.describe_subjects(rebuilt.mechanisms)
     names = [[(item.purpose, item.name) for item in items] for items in (stated.attributes, expected)]
-    require(names[0] == names[1], "certificate.json: the attributes are not those of the task")
+    _check(names[0] == names[1], "the attributes are not those of the task")
     for item, due in zip(stated.attributes, expected, strict=True):
-        fits = same(due.plain(), item.plain())
-        require(fits, f"certificate.json: the domain of {item.name} is not that of the task")
+        _check(same(due.plain(), item.plain()), f"the domain of {item.name} is not that of the task")
     return "table, columns and domains are those of the task, which matches its digest"
 
 
 def check_estimate_lines(release: Release) -> str:
     lines, rebuilt = release.data.to_pylist(), Rebuilt.of(release.certificate)
     measures = release.certificate.estimates
-    require(len(lines) == measures.lines, "certificate.json: the number of lines is wrong")
+    _check(len(lines) == measures.lines, "the number of lines is wrong")
     _check_reports(rebuilt)
     rest = iter(lines)
     for name, mechanism in rebuilt.mechanisms.items():
@@ -607,23 +597,23 @@ def _check_reports(rebuilt: Rebuilt) -> None:
         and left_out.keys() <= set(promises.LEFT_OUT)
         and all(num >= 0 for num in left_out.values())
     )
-    require(fits, "certificate.json: impossible numbers of reports left out")
-    require(reports.keys() == rebuilt.mechanisms.keys(), "certificate.json: reports of other purposes")
+    _check(fits, "impossible numbers of reports left out")
+    _check(reports.keys() == rebuilt.mechanisms.keys(), "reports of other purposes")
     for purpose in rebuilt.task.purposes:
         tiers, by_tier = {tier.name for tier in purpose.tiers}, reports[purpose.name]
         fits = by_tier.keys() <= tiers and all(num > 0 for num in by_tier.values())
-        require(fits, f"certificate.json: impossible numbers of reports of {purpose.name}")
+        _check(fits, f"impossible numbers of reports of {purpose.name}")
         _check_combined(rebuilt, purpose.name, combined.get(purpose.name, {}))
-    require(combined.keys() <= reports.keys(), "certificate.json: combined tiers of other purposes")
-    require(any(reports.values()), "certificate.json: there are no reports")
+    _check(combined.keys() <= reports.keys(), "combined tiers of other purposes")
+    _check(any(reports.values()), "there are no reports")
     maps, verdicts = measures.maps or {}, rebuilt.verdicts()
-    require(maps.keys() == verdicts.keys() and measures.maps != {}, "certificate.json: maps of other purposes")
+    _check(maps.keys() == verdicts.keys() and measures.maps != {}, "maps of other purposes")
     on_ways = {name for name in verdicts if isinstance(rebuilt.mechanisms[name], LocalTrajectory)}
     on_task = (measures.paths or {}).keys() == on_ways and (measures.paths is not None) == bool(on_ways)
-    require(on_task, "certificate.json: paths of other purposes")
+    _check(on_task, "paths of other purposes")
     for name, verdict in verdicts.items():
         fits = maps[name] == verdict.message or not _is_own(rebuilt.stated)
-        require(fits, f"certificate.json: the verdict on the map of {name} does not follow from the task")
+        _check(fits, f"the verdict on the map of {name} does not follow from the task")
 
 
 def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, CombinedTiers]) -> None:
@@ -638,7 +628,7 @@ def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, CombinedTi
         require((item.reports is not None) is numbers, wrong)
         silent = item.reports == 0
         sound = "p_value" not in item.model_fields_set or (item.p_value is not None and 0 <= item.p_value <= 1)
-        require(sound, "certificate.json: a p-value is not a probability")
+        _check(sound, "a p-value is not a probability")
         require(
             item.rule == (promises.NO_TIER if silent else promises.chosen_rule(rule, len(by_tier), item.p_value)), wrong
         )
@@ -700,8 +690,7 @@ def _check_numbers(
 
 def _check_paths(name: str, mechanism: LocalTrajectory, counts: Mapping[str, int], rest: Iterator[_Line]) -> None:
     fits = counts.keys() == {"paths", "listed"} and counts["paths"] == promises.num_paths(mechanism)
-    fits = fits and 0 < counts["listed"] <= counts["paths"]
-    require(fits, f"certificate.json: does not state the paths of {name}")
+    _check(fits and 0 < counts["listed"] <= counts["paths"], f"does not state the paths of {name}")
     shares, paths = [], []
     for _ in range(counts["listed"] + (counts["listed"] < counts["paths"])):
         line = next(rest, None)
@@ -722,18 +711,18 @@ def _check_estimate_loss(release: Release) -> str:
     stated, rebuilt = release.certificate, Rebuilt.of(release.certificate)
     task, losses, measures = rebuilt.task, rebuilt.losses, stated.estimates
     fits = same(promises.loss_measures(task, losses).plain(), measures.loss.plain())
-    require(fits, "certificate.json: what vehicles give away does not follow from the task")
+    _check(fits, "what vehicles give away does not follow from the task")
     promise = rebuilt.promise()
-    require(stated.basis is promise.basis, "certificate.json: the basis does not follow from the task")
+    _check(stated.basis is promise.basis, "the basis does not follow from the task")
     expected, printed = promise.to_dict(), stated.plain()
     wrong = [name for name in ("guarantee", "holds") if not same(expected.get(name), printed.get(name))]
     wrong += ["assumptions"] if {item.name for item in promise.assumptions} != stated.assumptions.keys() else []
     if _is_own(stated):
         wrong += [name for name in _WORDS if not same(expected.get(name), printed.get(name))]
-    require(not wrong, f"certificate.json: does not follow from the task: {', '.join(dict.fromkeys(wrong))}")
+    _check(not wrong, f"does not follow from the task: {', '.join(dict.fromkeys(wrong))}")
     totals = (made.plain() for made in (promises.composed(task, losses, promise), stated.composition))
     fits = same(*([made["total"], made["total_per_period"]] for made in totals))
-    require(fits, "certificate.json: the totals of a day and a lifetime do not follow from the task")
+    _check(fits, "the totals of a day and a lifetime do not follow from the task")
     within = f"epsilon {decimal_text(promises.loss_within(task, losses, rebuilt.mechanisms), up=True)}"
     words = f"a slot of reports gives away {within}"
     if any(losses.of_slot(tier) is None for tier in task.tier_names):

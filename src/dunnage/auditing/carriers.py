@@ -551,7 +551,35 @@ def truth_figures(truth: EstimatesTruth, tell: Progress) -> tuple[list[KeyFigure
     tell("comparing with the truth")
     figures += _mean_errors(truth)
     for name, estimate in truth.view.maps.items():
-        figures += _map_errors(truth, name, estimate)
+        counts = truth.truth.maps[name]
+        true, inputs = counts / counts.sum(), estimate.num_inputs
+        listed, same = true[estimate.inputs], np.full(inputs, 1 / inputs)
+        grid = estimate.grid
+        if grid is not None and inputs > grid.num_cells:  # how many are outside or missing is no part of a map
+            same[:-1], same[-1] = (1 - true[grid.outside]) / grid.num_cells, true[grid.outside]
+        blind = np.abs(true[:inputs] - same)
+        # Inputs that are not listed share the remainder equally.
+        others = inputs - len(estimate.inputs)
+        unlisted = np.delete(true, estimate.inputs) - estimate.remainder / others if others else np.zeros(0)
+        off = np.abs(np.concatenate([estimate.value - listed, unlisted]))
+        facts = {"purpose": name, "inputs": inputs, "what": estimate.what}
+        rmse, blind_rmse = (math.sqrt(float((far**2).mean())) for far in (off, blind))
+        mae, blind_mae = float(off.mean()), float(blind.mean())
+        for key, value, baseline in (("RMSE", rmse, blind_rmse), ("MAE", mae, blind_mae)):
+            points = {"points": 100 * value, "blind": 100 * baseline}
+            figures.append(figure(f"{key} of shares ({{purpose}})", value, baseline, **points, **facts))
+        apart, all_alike = (min(1.0, float(far.sum()) / 2) for far in (off, blind))
+        details: dict[str, object] = {}
+        if grid is not None and grid.num_cells <= MAX_MAP_CELLS:  # shares by row from the north, for the page
+            estimated = np.zeros(inputs)
+            estimated[estimate.inputs] = estimate.value
+            rows = range(grid.num_rows - 1, -1, -1)
+            order = [[grid.cell_at(column, row) for column in range(grid.num_columns)] for row in rows]
+            details = {"map": {"true": true[order].tolist(), "released": estimated[order].tolist()}}
+        details["unlisted"] = 1 - float(listed.sum())
+        figures.append(figure("total variation distance ({purpose})", apart, all_alike, None, details, **facts))
+        holds = (estimate.lower <= listed + 1e-12) & (listed <= estimate.upper + 1e-12)
+        figures.append(_interval_coverage(truth.view, name, int(holds.sum()), len(holds)))
     return figures, notes
 
 
@@ -645,38 +673,6 @@ def _mean_errors(truth: EstimatesTruth) -> Iterator[KeyFigure]:
 def _interval_coverage(view: EstimatesView, name: str, covered: int, num: int) -> KeyFigure:
     interval = wilson(covered, num)
     return figure("coverage ({name})", covered / num, view.confidence, interval, name=name, covered=covered, num=num)
-
-
-def _map_errors(truth: EstimatesTruth, name: str, estimate: MapEstimate) -> Iterator[KeyFigure]:
-    counts = truth.truth.maps[name]
-    true, inputs = counts / counts.sum(), estimate.num_inputs
-    listed, same = true[estimate.inputs], np.full(inputs, 1 / inputs)
-    grid = estimate.grid
-    if grid is not None and inputs > grid.num_cells:  # how many are outside or missing is no part of a map
-        same[:-1], same[-1] = (1 - true[grid.outside]) / grid.num_cells, true[grid.outside]
-    blind = np.abs(true[:inputs] - same)
-    # Inputs that are not listed share the remainder equally.
-    others = inputs - len(estimate.inputs)
-    unlisted = np.delete(true, estimate.inputs) - estimate.remainder / others if others else np.zeros(0)
-    off = np.abs(np.concatenate([estimate.value - listed, unlisted]))
-    facts = {"purpose": name, "inputs": inputs, "what": estimate.what}
-    rmse, blind_rmse = (math.sqrt(float((far**2).mean())) for far in (off, blind))
-    mae, blind_mae = float(off.mean()), float(blind.mean())
-    for key, value, baseline in (("RMSE", rmse, blind_rmse), ("MAE", mae, blind_mae)):
-        points = {"points": 100 * value, "blind": 100 * baseline}
-        yield figure(f"{key} of shares ({{purpose}})", value, baseline, **points, **facts)
-    apart, all_alike = (min(1.0, float(far.sum()) / 2) for far in (off, blind))
-    details: dict[str, object] = {}
-    if grid is not None and grid.num_cells <= MAX_MAP_CELLS:  # shares by row from the north, for the page
-        estimated = np.zeros(inputs)
-        estimated[estimate.inputs] = estimate.value
-        rows = range(grid.num_rows - 1, -1, -1)
-        order = [[grid.cell_at(column, row) for column in range(grid.num_columns)] for row in rows]
-        details = {"map": {"true": true[order].tolist(), "released": estimated[order].tolist()}}
-    details["unlisted"] = 1 - float(listed.sum())
-    yield figure("total variation distance ({purpose})", apart, all_alike, None, details, **facts)
-    holds = (estimate.lower <= listed + 1e-12) & (listed <= estimate.upper + 1e-12)
-    yield _interval_coverage(truth.view, name, int(holds.sum()), len(holds))
 
 
 # Vehicles most at risk

@@ -209,7 +209,6 @@ class PlanUtility:
         return self.objective / self.optimum
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the result as plain data."""
         return {
             **{name: getattr(self, name) for name in ("objective", "optimum", "proven", "bound", "ratio")},
             "plan_feasible": self.plan_feasible,
@@ -222,7 +221,6 @@ class PlanUtility:
         }
 
     def summary(self) -> str:
-        """Describe what privacy cost, for the owner."""
         low, high = self.feasibility.interval
         likely = f"{percent(self.feasibility.value)}" + (f" ({percent(low)} to {percent(high)})" if low < high else "")
         outside, linkage = self.packages_outside, self.truck_linkage

@@ -39,16 +39,8 @@ from dunnage.auditing.classes import (
     record_linkage,
 )
 from dunnage.auditing.findings import Interval, KeyFigure, Progress, figure, mean_interval, wilson, with_unit, words
+from dunnage.model import measures
 from dunnage.model.domains import CodedDomain, Graph
-from dunnage.model.measures import (
-    DISTANCE_WORDS,
-    closeness,
-    entropy_diversity,
-    is_ordered,
-    ranked,
-    set_widths,
-    shares_of,
-)
 from dunnage.text import number_text
 
 TOP = 20
@@ -75,7 +67,7 @@ _HOURS = {
 def view_figures(view: ClassesView) -> Iterator[KeyFigure]:
     """Compute what the release shows by itself: its distortion, and how diverse sensitive values are."""
     loss = ClassDistortion.of(view)
-    own, equal = own_weights(view), shares_of(dict.fromkeys(view.names, 1.0))
+    own, equal = own_weights(view), measures.shares_of(dict.fromkeys(view.names, 1.0))
     total, fixed, inside = loss.total(own), loss.total(equal), loss.by_generalisation(own)
     counts = ", ".join(f"{name} {number_text(weight)}" for name, weight in own.items())
     lost, by_name = {"by_suppression": loss.suppressed}, {name: loss.attribute(name) for name in view.names}
@@ -91,7 +83,7 @@ def view_figures(view: ClassesView) -> Iterator[KeyFigure]:
         facts = {"column": name, "wide": wide, "suppressed": loss.suppressed}
         yield figure("distortion ({column}) | clusters", value, 1.0, None, {"by_generalisation": wide, **lost}, **facts)
     for name in view.sensitive:
-        column = ranked(view.release.data.column(name).combine_chunks(), view.release.attributes[name].plain())
+        column = measures.ranked(view.release.data.column(name).combine_chunks(), view.release.attributes[name].plain())
         yield from _diversity(name, view.class_id, column, ordered=view.mechanism.sensitive_order, private=False)
 
 
@@ -115,7 +107,7 @@ def truth_figures(truth: ClassesTruth, tell: Progress) -> tuple[list[KeyFigure],
     for attribute in truth.view.attributes:
         if attribute.numeric is None:
             kept = truth.data.column(attribute.name).filter(pa.array(truth.released))
-            column = ranked(kept, {"domain": attribute.domain.describe()})
+            column = measures.ranked(kept, {"domain": attribute.domain.describe()})
             figures += _diversity(attribute.name, class_id, column, ordered=None, private=True)
     if persons is not None:
         sizes = truth.view.sizes
@@ -128,10 +120,10 @@ def _diversity(
     name: str, class_id: IntArray, column: pa.Array, *, ordered: bool | None, private: bool
 ) -> list[KeyFigure]:
     """Compute the l and t that classes reach in one column; by default numbers are compared by order."""
-    codes, ordered = codes_of(column), is_ordered(column) if ordered is None else ordered
+    codes, ordered = codes_of(column), measures.is_ordered(column) if ordered is None else ordered
     fewest = int(Occurrences.of(class_id, codes, int(class_id.max()) + 1).distinct.min())
-    entropy, in_all = entropy_diversity(class_id, column), int(codes.max()) + 1
-    distance, how = min(closeness(class_id, column, ordered=ordered), 1.0), DISTANCE_WORDS[ordered]
+    entropy, in_all = measures.entropy_diversity(class_id, column), int(codes.max()) + 1
+    distance, how = min(measures.closeness(class_id, column, ordered=ordered), 1.0), measures.DISTANCE_WORDS[ordered]
     return [
         figure("l reached ({column})", fewest, in_all, None, {"entropy_l": entropy}, column=name, private=private),
         figure("t reached ({column})", distance, 0.0, None, {"distance": how}, column=name, private=private),
@@ -147,7 +139,7 @@ def class_widths(attribute: ClassAttribute) -> FloatArray:
         return np.asarray((attribute.upper - attribute.lower) / attribute.span)
     codes, counts = attribute.listing.places.astype(np.int64), np.bincount(attribute.listing.of_class)
     coded = cast(CodedDomain, attribute.domain)  # every domain except numbers is
-    return set_widths(coded, codes, counts.astype(np.int64)) / (attribute.domain.diameter or 1.0)
+    return measures.set_widths(coded, codes, counts.astype(np.int64)) / (attribute.domain.diameter or 1.0)
 
 
 class ClassDistortion(NamedTuple):
@@ -185,7 +177,7 @@ def own_weights(view: ClassesView) -> dict[str, float]:
     """Return the weight of each attribute as the release states it; equal weights if it does not."""
     stated = view.release.certificate.rows.importance
     weights = {} if stated is None or set(stated.weights) != set(view.names) else stated.weights
-    return shares_of({name: weights.get(name, 1.0) for name in view.names})
+    return measures.shares_of({name: weights.get(name, 1.0) for name in view.names})
 
 
 def _class_details(view: ClassesView, costs: FloatArray) -> dict[str, object]:

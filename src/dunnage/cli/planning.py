@@ -169,6 +169,14 @@ def size(
         received = shared.received(release)
         if received.kind != COUNTS:  # fail before the city is read
             raise ParameterError(f"size needs a release of counts of trips. Got a release of {received.kind}.")
+        given = dates or []
+        parts = [part.strip(" \t") for text in given for part in text.split(",")]
+        numbers = dict(part.rpartition("=")[::2] for part in parts)
+        counts = {label.strip(): n for label, text in numbers.items() if (n := whole(text)) is not None}
+        if len(counts) < len(parts) or ("" in counts and len(counts) > 1):
+            raise ParameterError(
+                f"--dates takes one number, such as 5, or LABEL=NUMBER for each label. Got {', '.join(given)}."
+            )
         plan = dn.size(
             received,
             (place := dn.load_city(city)),
@@ -177,7 +185,7 @@ def size(
             service=Service(capacity=capacity),
             seed=seed or 0,
             day=day,
-            dates=_dates(dates or []),
+            dates=counts.get("", counts) if counts else None,
             seconds=time_limit,
             progress=tell,
         )
@@ -191,17 +199,6 @@ def size(
     )
     exported = {"export": str(export)} if export is not None else {}
     print_result({"plan": str(out), **exported, **plan.to_dict()}, text, as_json)
-
-
-def _dates(given: list[str]) -> int | dict[str, int] | None:
-    parts = [part.strip(" \t") for text in given for part in text.split(",")]
-    numbers = dict(part.rpartition("=")[::2] for part in parts)
-    counts = {label.strip(): n for label, text in numbers.items() if (n := whole(text)) is not None}
-    if len(counts) < len(parts) or ("" in counts and len(counts) > 1):
-        raise ParameterError(
-            f"--dates takes one number, such as 5, or LABEL=NUMBER for each label. Got {', '.join(given)}."
-        )
-    return counts.get("", counts) if counts else None
 
 
 def apply(

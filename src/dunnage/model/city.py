@@ -19,16 +19,7 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import decimal
 from dunnage.folders import new_folder
-from dunnage.tables.reader import (
-    MAX_LINES_NAMED,
-    line_problems,
-    pair_batches,
-    public_content,
-    read_lines,
-    read_pairs,
-    refuse_lines,
-    write_lines,
-)
+from dunnage.tables import reader
 
 STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub", "name")  # the name is for people
 MODE_COLUMNS = ("origin", "destination", "mode")
@@ -53,7 +44,7 @@ _RANGES = {"lat": 90.0, "lon": 180.0}
 
 def read_stops(path: str | PathLike[str]) -> City:
     """Read a list of stops as a city without modes, times and buses."""
-    (header_line, header), *lines = read_lines(path)
+    (header_line, header), *lines = reader.read_lines(path)
     names = [name.strip().lower() for name in header]
     problems = []
     if unknown := [name for name in names if name not in STOP_COLUMNS]:
@@ -65,12 +56,12 @@ def read_stops(path: str | PathLike[str]) -> City:
         problems.append((header_line, "lat and lon go together. Add the missing one."))
     if len(set(names)) < len(names):
         problems.append((header_line, "a column is there twice. Remove one."))
-    refuse_lines(path, problems)
+    reader.refuse_lines(path, problems)
     for line, cells in lines:
         if len(cells) != len(names):
             what = f"the header has {len(names)} cells, but this line has {len(cells)}."
             problems.append((line, what))
-    refuse_lines(path, problems)
+    reader.refuse_lines(path, problems)
     if not lines or len(lines) > MAX_STOPS:
         what = f"a city needs 1 to {MAX_STOPS} stops. Got {len(lines)}"
         raise InputError(str(path), [Problem(what, remedy="Check the file.")])
@@ -98,7 +89,7 @@ def read_stops(path: str | PathLike[str]) -> City:
     for hub, line, cell in zip(hubs, at, columns.get("hub", at), strict=False):
         if hub is None:
             problems.append((line, f"hub must be 1 or 0, true or false, yes or no. Got {cell!r}."))
-    refuse_lines(path, sorted(problems))
+    reader.refuse_lines(path, sorted(problems))
     zone_names, zones = numbered(whole["zone"]) if "zone" in whole else ((), None)
     return City(
         stops=tuple(columns["stop"]),
@@ -113,9 +104,9 @@ def read_stops(path: str | PathLike[str]) -> City:
 
 def read_drawn_lines(path: str | PathLike[str]) -> Lines:
     """Read the roads and tracks of a map: the points of each line in order."""
-    (header_line, header), *rows = read_lines(path)
+    (header_line, header), *rows = reader.read_lines(path)
     if [name.strip().lower() for name in header] != list(LINE_COLUMNS):
-        refuse_lines(path, [(header_line, f"the header must be {','.join(LINE_COLUMNS)}.")])
+        reader.refuse_lines(path, [(header_line, f"the header must be {','.join(LINE_COLUMNS)}.")])
     points: dict[str, list[tuple[float, float]]] = {}
     problems = []
     for line, cells in rows:
@@ -124,7 +115,7 @@ def read_drawn_lines(path: str | PathLike[str]) -> Lines:
             problems.append((line, "a point needs the name of its line and two numbers of degrees."))
         else:
             points.setdefault(cells[0], []).append((degrees[0], degrees[1]))
-    refuse_lines(path, problems)
+    reader.refuse_lines(path, problems)
     return tuple(map(tuple, points.values()))
 
 
@@ -151,7 +142,7 @@ class _PairFile:
             return "" if right else f"the header must be {','.join(wanted)}."
 
         self.path, self.wanted, self.stops = path, wanted, stops
-        table = read_pairs(path, check, max_bytes)
+        table = reader.read_pairs(path, check, max_bytes)
         self.table = table._replace(columns={name.lower(): column for name, column in table.columns.items()})
         code_of = {stop: code for code, stop in enumerate(stops)}
         self.origins, self.destinations = (
@@ -182,9 +173,9 @@ class _PairFile:
             (line, sentence)
             for wrong, sentence in faults
             if wrong.any()
-            for line in self.table.lines(np.flatnonzero(wrong)[: MAX_LINES_NAMED + 1])
+            for line in self.table.lines(np.flatnonzero(wrong)[: reader.MAX_LINES_NAMED + 1])
         ]
-        listed = line_problems(sorted(lines))
+        listed = reader.line_problems(sorted(lines))
         if every:
             seen = np.zeros(len(stops) ** 2, dtype=bool)
             seen[pairs[pairs >= 0]] = True
@@ -212,7 +203,7 @@ def _streamed(
     # read as a whole, it is either right after all or refused with its lines.
     num, num_lines = len(stops), 0
     values = np.full(num * num, -1, dtype=np.int32)
-    for batch in pair_batches(path, wanted, MAX_PAIRS_BYTES):
+    for batch in reader.pair_batches(path, wanted, MAX_PAIRS_BYTES):
         if batch is None:
             return None
         origins, destinations = (batch.codes(name, stops) for name in wanted[:2])
@@ -308,7 +299,7 @@ def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: BoolArra
 
 def read_assumed(path: str | PathLike[str]) -> tuple[str, ...]:
     try:
-        content = json.loads(public_content(path))
+        content = json.loads(reader.public_content(path))
     except (ValueError, RecursionError):
         what = "this is not JSON"
     else:
@@ -446,19 +437,19 @@ class City:
                 columns["hub"] = self.hubs.astype(int).tolist()
             if self.names:
                 columns["name"] = self.names
-            write_lines(work / "stops.csv", list(columns), zip(*columns.values(), strict=True))
+            reader.write_lines(work / "stops.csv", list(columns), zip(*columns.values(), strict=True))
             if self.times is not None:
-                write_lines(work / "times.csv", TIME_COLUMNS, self._pair_rows(self.times, itself=False))
+                reader.write_lines(work / "times.csv", TIME_COLUMNS, self._pair_rows(self.times, itself=False))
             if self.buses is not None:
                 ends = (self.buses.origins, self.buses.destinations)
                 names = ([self.stops[stop] for stop in column.tolist()] for column in ends)
                 rides = zip(*names, self.buses.seconds.tolist(), self.buses.headway_seconds.tolist(), strict=True)
-                write_lines(work / "buses.csv", BUS_COLUMNS, rides)
+                reader.write_lines(work / "buses.csv", BUS_COLUMNS, rides)
             if self.modes is not None:
-                write_lines(work / "modes.csv", MODE_COLUMNS, self._pair_rows(self.modes, names=self.mode_names))
+                reader.write_lines(work / "modes.csv", MODE_COLUMNS, self._pair_rows(self.modes, names=self.mode_names))
             if self.lines:
                 points = ((number, *point) for number, line in enumerate(self.lines) for point in line)
-                write_lines(work / "lines.csv", LINE_COLUMNS, points)
+                reader.write_lines(work / "lines.csv", LINE_COLUMNS, points)
             text = json.dumps({"format": 1, "assumed": list(self.assumed)}, indent=2, ensure_ascii=False)
             (work / "city.json").write_text(text + "\n", encoding="utf-8")
         return Path(folder)

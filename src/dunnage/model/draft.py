@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,66 +30,10 @@ _TEXTS: dict[str, str] = dict(
         r"^=== (\w+)\n(.*?)(?=^=== |\Z)", Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"), re.M | re.S
     )
 )
-_WORDS: Mapping[str, frozenset[str]] = {
-    meaning: frozenset(words.split())
-    for meaning, words in {
-        "free": "remark remarks note notes comment comments description address street bemerkung adresse text",
-        "person": "card rider passenger customer client kunde kunden person sender recipient consignee shipper driver "
-        "account email phone",
-        "vehicle": "vehicle truck device van lorry bus trailer wagon container sensor tracker logger vin plate "
-        "fahrzeug kennzeichen",
-        "id": "id ids no nr num number reference ref tracking barcode uuid guid uid key serial name",
-        "from": "origin from board boarding start source pickup departure entry in on von tapin tapon",
-        "to": "destination to alight alighting end target dropoff arrival exit out off nach tapout tapoff",
-        "amount": "weight kg lb lbs tonnes mass gross net gewicht poids volume m3 height width length depth cm",
-        "measured": "speed load temperature temp humidity light shock shocks fuel pressure odometer rpm battery",
-        "latitude": "lat latitude",
-        "longitude": "lon lng long longitude",
-        "code": "zip postcode postal plz zipcode postleitzahl",
-        "place": "destination zip postcode plz town city ort ville depot region country zone area route stop station",
-        "time": "date day time timestamp datum hour month due",
-        "money": "value price cost fare amount revenue content contents goods hazard hazardous type class",
-        "thing": "job parcel package packet shipment consignment order ticket invoice paket sendung auftrag",
-    }.items()
-}
+_TABLES: dict[str, dict[str, str]] = tomllib.loads(_TEXTS["tables"])
+_WORDS = {meaning: frozenset(words.split()) for meaning, words in _TABLES["words"].items()}
 _COMPOUND_ENDS = ("nr", "nummer", "number", "gewicht", "datum", "name")
-_UNITS = {"kg": "kg", "lb": "lb", "lbs": "lb", "t": "t", "m3": "m3", "cm": "cm", "mm": "mm", "kmh": "km/h", "km": "km"}
-_UNITS |= {"kph": "km/h", "mph": "mph", "celsius": "°C", "fahrenheit": "°F"}
-_SIGNS = {"km/h": "km/h", "mi/h": "mph", "m/s": "m/s", "°c": "°C", "degc": "°C", "°f": "°F", "degf": "°F"}
-"""Units that are not one word of a name."""
-_LIKELY_UNITS = {"g": "g", "m": "m", "l": "l", "c": "°C", "f": "°F", "v": "V", "h": "h", "min": "min"}
-_LIKELY_UNITS |= {"pct": "%", "s": "s"}
-"""What the last word of a name may mean; a comment mentions it."""
-_HINTS = {
-    "free": "drop: free text may name anyone",
-    "person": "identifier, if it names a person: it stays in the key and is never released",
-    "id": "identifier, if it names one record: it stays in the key and is never released",
-    "vehicle": "identifier, if it names one vehicle; public if everyone may see it",
-    "amount": "quasi-identifier, if an outsider may know it and a planner needs it",
-    "measured": "quasi-identifier, if an outsider may know it; else sensitive",
-    "place": "public, if everyone may see it and many rows share each value; else drop",
-    "time": "drop, or public if many rows share each value; [period] publishes one day, week or month at a time",
-    "money": "sensitive, if no outsider knows it and it may be released unchanged; else drop",
-    "thing": "identifier, if it names one record: it stays in the key and is never released",
-}
-_GENERAL = {
-    "numeric": "quasi-identifier, if an outsider may know it and a planner needs it; else sensitive or drop",
-    "flag": "public if everyone may know it, sensitive if no outsider knows it; else drop",
-    "time": _HINTS["time"],
-    "date": _HINTS["time"],
-    "text": "public if everyone may know it and many rows share each value; else identifier or drop",
-}
-
-
-SEEN: Mapping[str, str] = {
-    "comma": "some cells look like numbers with a decimal comma",
-    "point": "some cells look like numbers with a decimal point",
-    "thousands": "some cells look like numbers with marks between thousands",
-    "words": "most cells look like numbers, but some do not",
-    "offset": "times state their difference from UTC",
-    "nothing": "there are no rows",
-}
-"""How the cells of a column are written, beyond their kind."""
+SEEN: Mapping[str, str] = _TABLES["seen"]
 
 
 def draft_policy(
@@ -159,38 +104,28 @@ def _draft_rows(dataset: str, kinds: Mapping[str, str], options: ReadOptions, se
 
 
 def _row_table(name: str, kind: str, remarks: list[str]) -> str:
-    hints = (hint for meaning, hint in _HINTS.items() if _means(name, meaning))
-    hint = _GENERAL[kind] if kind in ("time", "date") else next(hints, _GENERAL[kind])
+    hints = (hint for meaning, hint in _TABLES["hints"].items() if _means(name, meaning))
+    hint = _TABLES["hints"]["time"] if kind in ("time", "date") else next(hints, _TABLES["general"][kind])
     if name in RESERVED_NAMES:
         hint = "drop, or rename the column in data and policy, because releases use this name"
     lines = [f"[attributes.{_key(name)}]", f'role = ""                  # {hint}', *remarks]
     if _means(name, "code") and kind in ("numeric", "text"):
-        lines.append('# kind = "prefix"          # as a quasi-identifier: as many first digits as a class shares')
-        lines.append("# length = 5               # characters of a full code")
-        lines.append("# prefix = [3, 2]          # how many first characters remain, level by level")
-    elif kind == "numeric":
-        lines += _bounds(name)
-        lines.append("# resolution = 0.1         # step of the public grid; mechanisms with noise need it")
-    elif remarks:
-        lines += [f"# {line.removeprefix('# ')}" for line in _bounds(name)]
-    elif kind in ("text", "flag"):
-        lines.append('# kind = "category"        # a quasi-identifier needs one: category | ordinal | tree | graph')
-        lines.append('# domain = ["a", "b"]      # all possible values, from public knowledge')
-    elif kind == "time":
-        lines.append('# kind = "clock"           # as a quasi-identifier: the time of day, as 08:12')
-        lines.append('# domain = ["04:00", "28:00"]  # the service day; 01:30 at night is then 25:30')
-    elif kind == "date":
-        lines.append("# [period] can read these dates, if you say there how they are written")
-    return "\n".join(lines) + "\n"
+        more = _TEXTS["row_prefix"]
+    elif remarks and kind != "numeric":
+        lines, more = lines + [f"# {line.removeprefix('# ')}" for line in _bounds(name)], ""
+    else:
+        lines += _bounds(name) if kind == "numeric" else []
+        more = _TEXTS[f"row_{'text' if kind == 'flag' else kind}"]
+    return "\n".join([*lines, more])
 
 
 def _bounds(name: str) -> list[str]:
     unit, last = '# unit = "kg"', (re.findall(r"[^\W_]+", name.casefold()) or [""])[-1]
-    signs = [unit for sign, unit in _SIGNS.items() if re.search(rf"(?<!\w){sign}(?!\w)", name.casefold())]
-    if named := signs or [_UNITS[word] for word in _words(name) if word in _UNITS]:
+    signs = [unit for sign, unit in _TABLES["signs"].items() if re.search(rf"(?<!\w){sign}(?!\w)", name.casefold())]
+    if named := signs or [_TABLES["units"][word] for word in _words(name) if word in _TABLES["units"]]:
         unit = _line(f'unit = "{named[0]}"') + "# from the name of the column"
-    elif last in _LIKELY_UNITS:
-        unit = _line(f'# unit = "{_LIKELY_UNITS[last]}"') + "# if that is what the name means"
+    elif last in _TABLES["likely_units"]:
+        unit = _line(f'# unit = "{_TABLES["likely_units"][last]}"') + "# if that is what the name means"
     return [
         'kind = "numeric"',
         "domain = []                # of a quasi-identifier: public bounds [lowest, highest], never read from the data",
@@ -200,21 +135,12 @@ def _bounds(name: str) -> list[str]:
 
 def _seen(what: str | None, options: ReadOptions) -> list[str]:
     """Write comments about cells that look like numbers but are not read as numbers, and what to do about them."""
-    if what not in _REMEDIES:
+    if what not in _TABLES["remedies"]:
         return []
-    remedy = _REMEDIES[what]
+    remedy = _TABLES["remedies"][what]
     if what == "comma" and options.delimiter == ",":
         remedy = 'save the file with semicolons, write delimiter = ";" and decimal = "," into [read], then'
     return [f"# {SEEN[what]}:", f"# {remedy}:"]
-
-
-_REMEDIES = {
-    "comma": '[read] decimal = "," reads them. A file has one decimal mark: write the others in the same way, then',
-    "point": "[read] sets one decimal mark for the whole file. Write these numbers in the same way, then",
-    "thousands": "remove the marks between thousands from the file, then",
-    "words": "fix those, or list words such as n/a in [read] null, then",
-    "nothing": "if values will be numbers",
-}
 
 
 # --- trips --------------------------------------------------------------------------------------------------------
@@ -226,33 +152,18 @@ def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, s
     person = next(iter(likely_persons(kinds)), None)
     head = _head(dataset, "trip", 'or "rider": then fill in [contribution] below too', "trips")
     trip = [_named(key, column, "a column") for key, column in {**ends, "time": moment}.items()]
-    tables = [_trip_table(name, kind, ends, moment, seen.get(name) == "offset") for name, kind in kinds.items()]
+    tables = []
+    for name, kind in kinds.items():
+        text = _TEXTS["trip_end" if name in ends.values() else "trip_other"]
+        if name == moment and name not in ends.values():
+            zone = '# zone = "Europe/Zurich"   # the time zone; needed if times end in Z or +02:00'
+            if seen.get(name) == "offset":
+                zone = 'zone = ""                  # the time zone: times state their difference from UTC'
+            text = _TEXTS["trip_time"].format(zone=zone) + (_TEXTS["trip_date"] if kind == "date" else "")
+        tables.append(f"[attributes.{_key(name)}]\n{text}")
     tables += [_TEXTS["stops"], _TEXTS["expect"].format(), _TEXTS["counts"]]
     tables.append(_TEXTS["contribution"].format(person=_text(person or "card")))
-    count = (
-        '# count = "trips"          # if a row stands for several trips\n'
-        '# level = "zone"           # count trips between the zones of stops instead of stops: fewer, larger counts\n'
-    )
-    return "\n".join([head, "[trip]", *trip, count, *tables, _period({}, moment), _read(options, seen)])
-
-
-def _trip_table(name: str, kind: str, ends: Mapping[str, str | None], moment: str | None, offset: bool) -> str:
-    lines = [f"[attributes.{_key(name)}]"]
-    if name in ends.values():
-        lines += ['role = "quasi-identifier"  # as every column of a trip', 'kind = "stop"']
-    elif name == moment:
-        lines += ['role = "quasi-identifier"  # as every column of a trip', 'kind = "time"']
-        lines += ['domain = []                # the service day, such as ["04:00", "28:00"]', "window_minutes = 60"]
-        lines.append('zone = ""                  # the time zone: times state their difference from UTC')
-        if not offset:
-            lines[-1] = '# zone = "Europe/Zurich"   # the time zone; needed if times end in Z or +02:00'
-        lines += ['# day = "day-type"         # count weekdays, Saturdays and Sundays separately']
-        lines += ['outside = "leave-out"      # leave out trips at other times instead of refusing the file']
-        if kind == "date":
-            lines.append('format = ""                # how dates are written: "day.month.year", "month/day/year" ...')
-    else:
-        lines.append('role = ""                  # identifier (the rider) or drop: counts have no other columns')
-    return "\n".join(lines) + "\n"
+    return "\n".join([head, "[trip]", *trip, _TEXTS["trip"], *tables, _period({}, moment), _read(options, seen)])
 
 
 # --- devices ------------------------------------------------------------------------------------------------------
@@ -286,7 +197,7 @@ def _device_table(name: str, kind: str, moment: str | None, vehicle: str | None,
     elif kind == "numeric":
         lines.append('role = ""                  # quasi-identifier if devices report it, else drop')
         lines += _bounds(name)
-    elif seen in _REMEDIES and seen != "nothing":
+    elif seen in _TABLES["remedies"] and seen != "nothing":
         lines.append(f'role = "drop"              # {SEEN[seen]}:')
         lines.append("# to report them, write all of them as numbers with a decimal point, and draft again")
     elif vehicle is not None:
@@ -340,7 +251,7 @@ def policy_like(
         table, looks = tables.get(column, {}), kinds[column]
         kind = table.get("kind")
         if (kind == "numeric" and looks != "numeric") or (kind == "time" and looks not in ("time", "date")):
-            what = SEEN.get(seen.get(column, ""), f"its cells look like {_LOOKS[looks]}")
+            what = SEEN.get(seen.get(column, ""), f"its cells look like {_TABLES['looks'][looks]}")
             remarks.append(f"column {column!r} is declared as {kind}, but {what}")
         if table.get("dates") or table.get("holidays"):
             remarks.append(f"dates and holidays of column {column!r} are those of last time: check them")
@@ -371,29 +282,11 @@ def policy_like(
     return LikeDraft(text, (*same, *remarks), ready=not added and not for_devices)
 
 
-_LOOKS = {"text": "text", "numeric": "numbers", "flag": "yes or no", "time": "times", "date": "dates"}
-
-
-# --- parts --------------------------------------------------------------------------------------------------------
-
-
-_NEXT = {
-    "rows": "dunnage advise DATA --policy THIS.toml --goal trucks --capacity 500kg -o frontier",
-    "trips": "dunnage advise DATA --policy THIS.toml --goal error -o frontier",
-    "devices": "dunnage advise DATA --policy THIS.toml --goal error -o frontier",
-}
-_STORY_WORDS = {
-    "rows": "each row is one record",
-    "trips": "rows are trips, and you publish counts of them",
-    "devices": "rows are readings of devices, which perturb them before they report",
-}
-
-
 def _head(dataset: str, protects: str, says: str, story: str) -> str:
     others = " or ".join(f"--story {other}" for other in STORIES if other != story)
     return _TEXTS["head"].format(
-        command=_NEXT[story],
-        story=_STORY_WORDS[story],
+        command=_TABLES["next"][story],
+        story=_TABLES["story"][story],
         others=others,
         rules="" if story == "devices" else _TEXTS["rules"],
         dataset=_text(dataset),

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, ClassVar
 
 from dunnage._version import __version__
@@ -360,84 +362,41 @@ class Assumption:
     says: str
 
 
-PUBLIC_DOMAIN = Assumption("public domain", "domains, resolutions and hierarchies were chosen without seeing the data")
-RECORDS_NOT_PERSONS = Assumption(
-    "one record per protected unit", "k counts records; several records of one person count several times"
-)
+_ASSUMPTIONS: dict[str, str] = tomllib.loads(Path(__file__).with_name("assumptions.toml").read_text(encoding="utf-8"))
+
+
+def _assumed(name: str) -> Assumption:
+    return Assumption(name, _ASSUMPTIONS[name])
+
+
+PUBLIC_DOMAIN = _assumed("public domain")
+RECORDS_NOT_PERSONS = _assumed("one record per protected unit")
 COUNTS_PERSONS = "persons told apart"  # name of the assumption of a k that counts persons, not records
-DATA_DEPENDENT_REFUSAL = Assumption(
-    "refusal may depend on data", "that a release exists shows that no class had to be smaller than k"
-)
-CHOICE_DEPENDS_ON_DATA = Assumption(
-    "class borders depend on data", "the borders of classes were chosen from the records, to lose as little as possible"
-)
-SINGLE_RELEASE = Assumption(
-    "released once", "nobody has another release of these records; k-anonymity does not compose"
-)
-SYSTEM_ENTROPY = Assumption("system entropy", "the operating system's random numbers are unpredictable")
-ONE_PERIOD_PER_RECORD = Assumption("one period per protected record", "no protected unit has records in two periods")
-PUBLIC_COUNT = Assumption(
-    "public record count",
-    "how many records take part, and which, is not hidden: neighbours replace one record and remove none",
-)
-PUBLIC_COLUMNS = Assumption("public columns are known", "public columns are unchanged, so neighbours agree in them")
-PUBLIC_BORDERS = Assumption(
-    "public cluster borders",
-    "borders were chosen without looking at the data; the release shows between which of them a value lies",
-)
-SHOWN_CLUSTERS = Assumption("clusters are shown", "the release shows the cluster of a value, so neighbours agree in it")
-SECRET_SAMPLE = Assumption(
-    "secret sample", "only the owner knows which records were sampled, how many, and how many there are"
-)
-FRESH_SAMPLE = Assumption(
-    "sample drawn afresh", "every release has its own samples; releases of one sample do not compose"
-)
-CHECKED_FILE = Assumption(
-    "checked file",
-    "whether there is a release is not hidden: there is none of a file that is no table, lacks a column, or breaks a "
-    "rule of the policy that refuses it, such as missing, outside or unreadable values",
-)
-EPSILON_PER_RECORD = Assumption(
-    "epsilon per record", "epsilon is for one record; for a person with several records it applies to each of them"
-)
-
-EPSILON_PER_TRIP = Assumption(
-    "epsilon per trip", "epsilon is for one trip; for a rider with m trips it is m times that"
-)
-BOUNDED_CONTRIBUTION = Assumption(
-    "bounded contribution",
-    "at most the stated number of trips of each rider was counted, chosen at random; two cards count as two riders",
-)
-PUBLIC_FEATURES = Assumption(
-    "public features",
-    "zones and modes are public functions of origin and destination, chosen without looking at the data",
-)
-
-PUBLIC_TIERS = Assumption(
-    "public tiers", "each vehicle's tier was chosen from a public list without seeing its reports"
-)
-EVERY_SLOT = Assumption(
-    "every slot reports", "a report leaves at every slot, whatever there is to report; slots were chosen in advance"
-)
-NO_METADATA = Assumption("network not covered", "whoever carries a report sees its sender, time and network address")
+DATA_DEPENDENT_REFUSAL = _assumed("refusal may depend on data")
+CHOICE_DEPENDS_ON_DATA = _assumed("class borders depend on data")
+SINGLE_RELEASE = _assumed("released once")
+SYSTEM_ENTROPY = _assumed("system entropy")
+ONE_PERIOD_PER_RECORD = _assumed("one period per protected record")
+PUBLIC_COUNT = _assumed("public record count")
+PUBLIC_COLUMNS = _assumed("public columns are known")
+PUBLIC_BORDERS = _assumed("public cluster borders")
+SHOWN_CLUSTERS = _assumed("clusters are shown")
+SECRET_SAMPLE = _assumed("secret sample")
+FRESH_SAMPLE = _assumed("sample drawn afresh")
+CHECKED_FILE = _assumed("checked file")
+EPSILON_PER_RECORD = _assumed("epsilon per record")
+EPSILON_PER_TRIP = _assumed("epsilon per trip")
+BOUNDED_CONTRIBUTION = _assumed("bounded contribution")
+PUBLIC_FEATURES = _assumed("public features")
+PUBLIC_TIERS = _assumed("public tiers")
+EVERY_SLOT = _assumed("every slot reports")
+NO_METADATA = _assumed("network not covered")
 REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)  # of every report
-RANDOM_SLOTS = Assumption("random slots", "moments were chosen at random in advance; estimates are about such moments")
-CLAMPED = Assumption(
-    "values within domains", "a number outside its domain, which the task states, counts as the nearer end"
-)
-HONEST_REPORTS = Assumption(
-    "honest reports", "devices of the task made the reports; a forged one counts like any other"
-)
-INDEPENDENT_TIERS = Assumption(
-    "tiers independent of values",
-    "values and intervals weigh tiers by precision, which is right if tiers are independent of what is reported",
-)
-WEIGHED_VALUES = Assumption(
-    "values weigh tiers by precision",
-    "which is right if tiers are independent of what is reported; a test showed no difference. Intervals always hold",
-)
-
-
+RANDOM_SLOTS = _assumed("random slots")
+CLAMPED = _assumed("values within domains")
+HONEST_REPORTS = _assumed("honest reports")
+INDEPENDENT_TIERS = _assumed("tiers independent of values")
+WEIGHED_VALUES = _assumed("values weigh tiers by precision")
 PROJECT = "dunnage"
 
 

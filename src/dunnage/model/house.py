@@ -62,12 +62,6 @@ class Limits(Table):
     max_linkability: Share | None = key("the largest risk that an audit may show, such as 0.2", None)
     max_inference: Share | None = key("the largest risk that an audit may show, such as 0.5", None)
 
-    def of_risk(self, risk: str) -> tuple[str, Fraction | None]:
-        """Return the name and the value of the limit on a risk that audits show."""
-        name = f"max_{risk.replace(' ', '_')}"
-        limit: Fraction | None = getattr(self, name)
-        return name, limit
-
 
 class HouseTables(Table):
     name: str = key('"Port of Example" or another name', "this house")
@@ -256,8 +250,8 @@ class House:
         """Check the worst finding of each of the three risks: its name and its risk from 0 to 1."""
         figures = []
         for risk, (finding, value) in worst.items():
-            name, limit = self.limits.of_risk(risk)
-            if limit is not None:
+            name = f"max_{risk.replace(' ', '_')}"
+            if (limit := getattr(self.limits, name)) is not None:
                 figures.append(self._share(name, value, f"{finding} shows a risk of {percent(value)}", limit))
         return figures
 

@@ -144,8 +144,32 @@ def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
     given = None  # modes of pairs that the city names, if TRIP_MODES has all of them
     if city.modes is not None and set(city.mode_names) <= TRIP_MODES.keys():
         given = np.array([_MODES.index(name) for name in city.mode_names], dtype=np.int8)[city.modes]
-    mode, seconds = quickest_modes(city, legs, given)
+    # Choose the mode of each pair: the given one if it has a route, otherwise the quickest.
+    num = len(legs.on_foot)
+    mode = np.full((num, num), SHUTTLE, dtype=np.int8)
+    seconds = np.full((num, num), np.inf, dtype=np.float32)
+    for rows in city.row_blocks:
+        best, chosen = seconds[rows], mode[rows]
+        settled = np.zeros(best.shape, dtype=bool)
+        for number in range(len(_MODES)):
+            if number == WALK:  # a walk through a hub is no shorter
+                taken = legs.on_foot[rows].astype(np.float64)
+            else:
+                taken = quickest_sums(legs.first_hubs[number][0][rows], legs.from_hubs(number))
+            if number == SHUTTLE:
+                taken = np.minimum(taken, legs.by_shuttle[rows])
+            taken = np.round(taken, _DECIMALS)
+            better = taken < best
+            if given is not None:
+                chosen_by_city = (given[rows] == number) & np.isfinite(taken)
+                better = chosen_by_city | (better & ~settled)
+                settled |= chosen_by_city
+            np.copyto(best, taken, where=better, casting="same_kind")
+            chosen[better] = number
+    np.fill_diagonal(mode, WALK)
+    np.fill_diagonal(seconds, 0.0)
     assert city.times is not None
+    assert city.zones is not None
     assumptions = [*city.assumed, "Shuttles drive from door to door within their zone."]
     if len(legs.hubs):
         hub = city.stops[int(legs.hubs[shared_hub(city.times, legs.hubs)])]
@@ -171,7 +195,42 @@ def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
             f"Shuttles of the origin's zone drive all the way between {no_way.sum()} pairs of stops that nothing else "
             "connects."
         )
-    return _put_together(city, legs, mode, seconds, tuple(assumptions))
+    kind = np.int16 if num <= np.iinfo(np.int16).max else np.int32
+    first_drop, second_pickup, first_zone, second_zone = (np.full((num, num), -1, dtype=kind) for _ in range(4))
+    lag = np.zeros((num, num), dtype=np.int32)
+    for rows in city.row_blocks:
+        drop, pickup, wait = (table[rows].reshape(-1) for table in (first_drop, second_pickup, lag))
+        origins, destinations = (ends.reshape(-1) for ends in np.mgrid[rows, 0:num])
+        straight = np.round(legs.by_shuttle[rows].astype(np.float64), _DECIMALS) <= seconds[rows]
+        for number, (first, buses, last) in enumerate(TRIP_MODES.values()):
+            pairs = np.flatnonzero((mode[rows].reshape(-1) == number) & (origins != destinations))
+            if number == SHUTTLE:  # pairs that pass no hub, or have only the direct way
+                through = np.isfinite(_through_hubs(legs, number, origins[pairs], destinations[pairs])[2])
+                direct = straight.reshape(-1)[pairs] | ~through
+                drop[pairs[direct]] = destinations[pairs[direct]]
+                pairs = pairs[~direct]
+            if not (first or last) or not len(pairs):
+                continue
+            start, end, _ = _through_hubs(legs, number, origins[pairs], destinations[pairs])
+            if first:
+                drop[pairs] = legs.hubs[start]
+            if last:
+                pickup[pairs] = legs.hubs[end]
+                walked = 0.0 if first else legs.to_hubs(number)[origins[pairs], start]
+                wait[pairs] = np.rint(walked + legs.between_hubs[buses][start, end])
+        first_zone[rows] = np.where(first_drop[rows] >= 0, city.zones[rows, None], -1)
+        second_zone[rows] = np.where(second_pickup[rows] >= 0, city.zones, -1)
+    return Routes(
+        num_stops=num,
+        mode=mode.reshape(-1),
+        first_drop=first_drop.reshape(-1),
+        second_pickup=second_pickup.reshape(-1),
+        first_zone=first_zone.reshape(-1),
+        second_zone=second_zone.reshape(-1),
+        lag_seconds=lag.reshape(-1),
+        total_seconds=np.rint(seconds).astype(np.int32).reshape(-1),
+        assumed=tuple(assumptions),
+    )
 
 
 def quickest_sums(left: FloatArray, right: FloatArray) -> FloatArray:
@@ -182,36 +241,6 @@ def quickest_sums(left: FloatArray, right: FloatArray) -> FloatArray:
         np.add(left[:, middle, None], right[middle], out=way)
         np.minimum(best, way, out=best)
     return best
-
-
-def quickest_modes(
-    city: City, legs: Legs, given: NDArray[np.int8] | None = None
-) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Choose the mode of each pair: the given one if it has a route, otherwise the quickest."""
-    num = len(legs.on_foot)
-    mode = np.full((num, num), SHUTTLE, dtype=np.int8)
-    seconds = np.full((num, num), np.inf, dtype=np.float32)
-    for rows in city.row_blocks:
-        best, chosen = seconds[rows], mode[rows]
-        settled = np.zeros(best.shape, dtype=bool)
-        for number in range(len(_MODES)):
-            if number == WALK:  # a walk through a hub is no shorter
-                taken = legs.on_foot[rows].astype(np.float64)
-            else:
-                taken = quickest_sums(legs.first_hubs[number][0][rows], legs.from_hubs(number))
-            if number == SHUTTLE:
-                taken = np.minimum(taken, legs.by_shuttle[rows])
-            taken = np.round(taken, _DECIMALS)
-            better = taken < best
-            if given is not None:
-                chosen_by_city = (given[rows] == number) & np.isfinite(taken)
-                better = chosen_by_city | (better & ~settled)
-                settled |= chosen_by_city
-            np.copyto(best, taken, where=better, casting="same_kind")
-            chosen[better] = number
-    np.fill_diagonal(mode, WALK)
-    np.fill_diagonal(seconds, 0.0)
-    return mode, seconds
 
 
 def city_legs(city: City, setting: RouteSetting) -> Legs:
@@ -257,49 +286,6 @@ def _fed(driven: FloatArray, own: BoolArray, hubs: IntArray, setting: RouteSetti
     fed = np.where(own & (driven <= limit), setting.shuttle_wait_seconds + driven, np.inf)
     fed[hubs, np.arange(len(hubs))] = np.inf  # nobody rides to the stop where they are
     return fed
-
-
-def _put_together(
-    city: City, legs: Legs, mode: NDArray[np.int8], seconds: NDArray[np.float32], assumed: tuple[str, ...]
-) -> Routes:
-    assert city.zones is not None
-    num = len(mode)
-    kind = np.int16 if num <= np.iinfo(np.int16).max else np.int32
-    first_drop, second_pickup, first_zone, second_zone = (np.full((num, num), -1, dtype=kind) for _ in range(4))
-    lag = np.zeros((num, num), dtype=np.int32)
-    for rows in city.row_blocks:
-        drop, pickup, wait = (table[rows].reshape(-1) for table in (first_drop, second_pickup, lag))
-        origins, destinations = (ends.reshape(-1) for ends in np.mgrid[rows, 0:num])
-        straight = np.round(legs.by_shuttle[rows].astype(np.float64), _DECIMALS) <= seconds[rows]
-        for number, (first, buses, last) in enumerate(TRIP_MODES.values()):
-            pairs = np.flatnonzero((mode[rows].reshape(-1) == number) & (origins != destinations))
-            if number == SHUTTLE:  # pairs that pass no hub, or have only the direct way
-                through = np.isfinite(_through_hubs(legs, number, origins[pairs], destinations[pairs])[2])
-                direct = straight.reshape(-1)[pairs] | ~through
-                drop[pairs[direct]] = destinations[pairs[direct]]
-                pairs = pairs[~direct]
-            if not (first or last) or not len(pairs):
-                continue
-            start, end, _ = _through_hubs(legs, number, origins[pairs], destinations[pairs])
-            if first:
-                drop[pairs] = legs.hubs[start]
-            if last:
-                pickup[pairs] = legs.hubs[end]
-                walked = 0.0 if first else legs.to_hubs(number)[origins[pairs], start]
-                wait[pairs] = np.rint(walked + legs.between_hubs[buses][start, end])
-        first_zone[rows] = np.where(first_drop[rows] >= 0, city.zones[rows, None], -1)
-        second_zone[rows] = np.where(second_pickup[rows] >= 0, city.zones, -1)
-    return Routes(
-        num_stops=num,
-        mode=mode.reshape(-1),
-        first_drop=first_drop.reshape(-1),
-        second_pickup=second_pickup.reshape(-1),
-        first_zone=first_zone.reshape(-1),
-        second_zone=second_zone.reshape(-1),
-        lag_seconds=lag.reshape(-1),
-        total_seconds=np.rint(seconds).astype(np.int32).reshape(-1),
-        assumed=assumed,
-    )
 
 
 def _through_hubs(

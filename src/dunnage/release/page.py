@@ -46,6 +46,8 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
     }
     columns = [(item.name, item.role, item.kind or item.domain_kind, item.unit) for item in certificate.attributes]
     style = text_of("certificate.css")
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("Column", "Role", "Kind", "Unit"))
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in columns)
     return fill(
         "certificate.html",
         style=style,
@@ -58,7 +60,7 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
         claims=_named(claims) + _bullets(certificate.warnings or []),
         assumptions=_named(sorted(certificate.assumptions.items())) or "<p>Nothing beyond what is promised.</p>",
         clear=_bullets(certificate.in_clear) or "<p>Nothing.</p>",
-        columns=_table(("Column", "Role", "Kind", "Unit"), columns),
+        columns=f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody>\n</table>\n",
         made=_named(made.items()),
     )
 
@@ -83,9 +85,3 @@ def _named(items: Iterable[tuple[str, str]]) -> str:
 def _bullets(items: Iterable[str]) -> str:
     lines = "".join(f"<li>{escape(item)}</li>\n" for item in items)
     return f"<ul>\n{lines}</ul>\n" if lines else ""
-
-
-def _table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
-    return f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody>\n</table>\n"

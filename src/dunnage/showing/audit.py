@@ -75,11 +75,20 @@ def audit_page(audit: Audit) -> str:
         cells = {title: "" if figure is None else text(figure) for title, figure, text in figures}
         at_risk.append((f"{record.source_row:,}", cells))
     titles = [title for title in (at_risk[0][1] if at_risk else ()) if any(cells[title] for _, cells in at_risk)]
+    first: dict[str, Finding] = {}
+    for item in audit.findings:
+        name = item.name.partition(" (")[0]
+        # If there are several attributes, show the worst risk, and the first of the costs.
+        if name not in first or (item.topic != "utility" and item.value > first[name].value):
+            first[name] = item
+    chosen = [first[name] for name in _KEY_FINDINGS if name in first][:_MAX_KEY_FIGURES]
     content = {
         "audit": audit,
         "title": f"Audit of {audit.dataset}" + (f", {audit.period}" if audit.period else ""),
         "released": _STATISTICS[audit.statistic],
-        "figures": _key_figures(audit.findings),
+        "figures": [
+            draw.Figure(item.name, item.text(item.value), f"baseline {item.text(item.baseline)}") for item in chosen
+        ],
         "leading": [
             {**_finding_line(item), "severity": percent(item.severity or 0.0), "scale": _risk_bar(item)}
             for item in audit.risks[: audit.num_leading]
@@ -108,17 +117,6 @@ def _finding_line(item: Finding, room: int | None = None) -> dict[str, str]:
         "remedy": item.remedy,
         "sentence": sentence.replace(" %", f"{NO_BREAK}%"),
     }
-
-
-def _key_figures(findings: Sequence[Finding]) -> list[draw.Figure]:
-    first: dict[str, Finding] = {}
-    for item in findings:
-        name = item.name.partition(" (")[0]
-        # If there are several attributes, show the worst risk, and the first of the costs.
-        if name not in first or (item.topic != "utility" and item.value > first[name].value):
-            first[name] = item
-    chosen = [first[name] for name in _KEY_FINDINGS if name in first][:_MAX_KEY_FIGURES]
-    return [draw.Figure(item.name, item.text(item.value), f"baseline {item.text(item.baseline)}") for item in chosen]
 
 
 def _risk_bar(item: Finding) -> draw.Svg:

@@ -63,7 +63,22 @@ def estimate_pictures(release: Release) -> list[draw.Picture]:
         pictures.append(_intervals_picture(plain, release.certificate))
     for (purpose, _), rows in groups.items():
         if rows[0].get("bin_lower") is not None:
-            pictures.append(_histogram_picture(purpose, rows))
+            x = draw.Scale(rows[0]["bin_lower"], rows[-1]["bin_upper"])
+            y = draw.Scale(0.0, 105 * max([0.01, *(row["upper"] for row in rows)]), _BASE, _TOP)
+            stacks, whiskers = [], []
+            for row in rows:
+                low, high, share = row["bin_lower"], row["bin_upper"], max(0.0, row["value"] or 0.0)
+                tip = f"{number_text(low)} to {number_text(high)}: {percent(share)} ({_between(row)})"
+                stacks.append(draw.StackedColumn(low, high, [("bar", 100 * share)], tip))
+                middle = x.at((low + high) / 2)
+                whiskers += draw.joined(
+                    [(middle, y.at(100 * max(0.0, row["lower"]))), (middle, y.at(100 * row["upper"]))], "axis"
+                )
+            name = rows[0].get("attribute") or purpose
+            caption = f"Estimated shares of {name}; a line is the interval."
+            below = draw.x_axis(x, _BASE, f"{name}")
+            svg = draw.columns(x, y, stacks, y_title="per cent", below=below, more=whiskers, label=caption)
+            pictures.append(draw.Picture(title=f"Distribution of {name}", svg=svg, caption=caption))
         elif _placed(rows):
             pictures.append(_map_picture(purpose, rows, _Cells.of(rows)))
     return pictures
@@ -141,25 +156,6 @@ def _intervals_picture(rows: Sequence[Row], certificate: Certificate) -> draw.Pi
         )
     legend = [("range", "interval"), ("first", "estimate")]
     return draw.Picture(title="Estimates", svg=draw.intervals(lines, label=caption), caption=caption, legend=legend)
-
-
-def _histogram_picture(purpose: str, rows: Sequence[Row]) -> draw.Picture:
-    x = draw.Scale(rows[0]["bin_lower"], rows[-1]["bin_upper"])
-    y = draw.Scale(0.0, 105 * max([0.01, *(row["upper"] for row in rows)]), _BASE, _TOP)
-    stacks, whiskers = [], []
-    for row in rows:
-        low, high, share = row["bin_lower"], row["bin_upper"], max(0.0, row["value"] or 0.0)
-        tip = f"{number_text(low)} to {number_text(high)}: {percent(share)} ({_between(row)})"
-        stacks.append(draw.StackedColumn(low, high, [("bar", 100 * share)], tip))
-        middle = x.at((low + high) / 2)
-        whiskers += draw.joined(
-            [(middle, y.at(100 * max(0.0, row["lower"]))), (middle, y.at(100 * row["upper"]))], "axis"
-        )
-    name = rows[0].get("attribute") or purpose
-    caption = f"Estimated shares of {name}; a line is the interval."
-    below = draw.x_axis(x, _BASE, f"{name}")
-    svg = draw.columns(x, y, stacks, y_title="per cent", below=below, more=whiskers, label=caption)
-    return draw.Picture(title=f"Distribution of {name}", svg=svg, caption=caption)
 
 
 class _Cells(NamedTuple):

@@ -580,98 +580,70 @@ class CityMap:
         self.places: FloatArray = np.asarray(pixels + corner)  # across and down of each stop, in pixels
 
     def drawn(self, flows: Flows, *, most: float, style: str, label: str) -> Svg:
-        inner = [*self._zones(), *self._lines(), *self._flows(flows, most, style), *self._stops()]
-        parts = [*inner, *self._names(), *self._scale()]
-        size = f"0 0 {MAP_WIDTH:.0f} {self.height:.0f}"
-        return tag("svg", *parts, class_="chart map", viewBox=size, role="img", aria_label=label)
-
-    def _members(self) -> list[tuple[int, str, IntArray]]:
-        zones = self.city.zones
-        if zones is None:
-            return []
-        members = [(zone, name, np.flatnonzero(zones == zone)) for zone, name in enumerate(self.city.zone_names)]
-        return [(zone, name, stops) for zone, name, stops in members if len(stops)]
-
-    def _zones(self) -> list[Svg]:
-        parts = []
-        for zone, name, stops in self._members():
-            ring = convex_hull(self.places[stops].tolist())
-            line = "L".join(f"{x:.1f} {y:.1f}" for x, y in (ring if len(ring) > 1 else ring * 2))
-            style = f"zone zone-{zone % ZONE_STYLES}"
-            parts.append(tag("path", tag("title", name), class_=style, d=f"M{line}Z"))
-        return parts
-
-    def _lines(self) -> list[Svg]:
-        """Draw the roads and tracks of the city, as far as the map reaches."""
+        city, places, parts = self.city, self.places, list[Svg]()
+        num, hubs = len(city.stops), np.zeros(len(city.stops), dtype=bool) if city.hubs is None else city.hubs
+        zones = np.zeros(num, dtype=np.int64) if city.zones is None else city.zones
+        named = [] if city.zones is None else [*enumerate(city.zone_names)]
+        members = [(zone, name, stops) for zone, name in named if len(stops := np.flatnonzero(zones == zone))]
+        for zone, name, stops in members:
+            ring = convex_hull(places[stops].tolist())
+            border = "L".join(f"{x:.1f} {y:.1f}" for x, y in (ring if len(ring) > 1 else ring * 2))
+            colour = f"zone zone-{zone % ZONE_STYLES}"
+            parts.append(tag("path", tag("title", name), class_=colour, d=f"M{border}Z"))
+        # Roads and tracks, as far as the map reaches.
         west, north, wide, high = self.origin
-        parts, scale = [], self.pixels_a_kilometre or 1.0
-        for line in self.city.lines:
+        for line in city.lines:
             east = [(lon - west + 180) % 360 - 180 for _, lon in line]
             south = [north - lat for lat, _ in line]
-            places = self.corner + np.column_stack([np.array(east) * wide, np.array(south) * high]) * scale
-            inside = [f"{x:.1f} {y:.1f}" for x, y in places.tolist() if 0 <= x <= MAP_WIDTH and 0 <= y <= self.height]
+            ways = self.corner + np.column_stack([np.array(east) * wide, np.array(south) * high]) * (
+                self.pixels_a_kilometre or 1.0
+            )
+            inside = [f"{x:.1f} {y:.1f}" for x, y in ways.tolist() if 0 <= x <= MAP_WIDTH and 0 <= y <= self.height]
             if len(inside) > 1:
                 parts.append(tag("path", class_="road", d="M" + "L".join(inside)))
-        return parts
-
-    def _flows(self, flows: Flows, most: float, style: str) -> list[Svg]:
-        parts = []
-        for (start, end), trips in zip(flows.ends[: flows.shown].tolist(), flows.trips.tolist(), strict=False):
-            (x1, y1), (x2, y2) = self.places[start].tolist(), self.places[end].tolist()
-            tip = f"{self.city.called(start)} and {self.city.called(end)}: {number_text(round(trips, 1))} trips a day"
+        for number in range(flows.shown - 1, -1, -1):  # the largest on top
+            (start, end), trips = flows.ends[number].tolist(), float(flows.trips[number])
+            (x1, y1), (x2, y2) = places[start].tolist(), places[end].tolist()
+            words = f"{city.called(start)} and {city.called(end)}: {number_text(round(trips, 1))} trips a day"
             width = max(THINNEST, THICKEST * math.sqrt(trips / most))
             place: dict[str, float | str] = {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke_width": width}
-            parts.append(tag("line", tag("title", tip), class_=f"flow {style}", **place))
-        return parts[::-1]  # the largest on top
-
-    def _stops(self) -> list[Svg]:
-        num = len(self.city.stops)
-        hubs = np.zeros(num, dtype=bool) if self.city.hubs is None else self.city.hubs
-        zones = np.zeros(num, dtype=np.int64) if self.city.zones is None else self.city.zones
+            parts.append(tag("line", tag("title", words), class_=f"flow {style}", **place))
         radius = 2.6 if num <= 300 else 1.6
-        parts = []
         for stop in sorted(range(num), key=lambda stop: bool(hubs[stop])):
-            x, y = self.places[stop].tolist()
-            tip = tag("title", f"{self.city.called(stop)}{', a hub' if hubs[stop] else ''}")
+            x, y = places[stop].tolist()
+            tip = tag("title", f"{city.called(stop)}{', a hub' if hubs[stop] else ''}")
             if hubs[stop]:
                 diamond = f"M{x:.1f} {y - HUB:.1f}l{HUB} {HUB}l-{HUB} {HUB}l-{HUB} -{HUB}Z"
                 parts.append(tag("path", tip, class_="hub", d=diamond))
             else:
                 parts.append(tag("circle", tip, class_=f"stop zone-{zones[stop] % ZONE_STYLES}", cx=x, cy=y, r=radius))
-        return parts
-
-    def _names(self) -> list[Svg]:
-        """Write each zone's name at its centre, or as near as possible without hiding a hub or another name."""
-        hubs = self.places[:0] if self.city.hubs is None else self.places[np.asarray(self.city.hubs, dtype=bool)]
+        # The name of each zone at its centre, or as near as possible without hiding a hub or another name.
+        marks, taken = places[np.asarray(hubs, dtype=bool)], list[tuple[float, float, float]]()
         steps = [(float(dx), float(dy)) for dx in range(-60, 61, 12) for dy in range(-60, 61, 6)]
         steps.sort(key=lambda step: math.hypot(*step))
-        parts: list[Svg] = []
-        taken: list[tuple[float, float, float]] = []
 
         def is_clear(x: float, y: float, half: float) -> bool:
             if not (half <= x <= MAP_WIDTH - half and NAME_HIGH <= y <= self.height - FOOT):
                 return False
             # A hub is around its position; a name is above its baseline.
-            across, down = np.abs(hubs[:, 0] - x), np.abs(hubs[:, 1] - (y - NAME_HIGH / 2 + 2))
+            across, down = np.abs(marks[:, 0] - x), np.abs(marks[:, 1] - (y - NAME_HIGH / 2 + 2))
             on_hub = bool(((across < half + HUB + 6) & (down < NAME_HIGH / 2 + HUB + 3)).any())
             return not on_hub and not any(abs(x - u) < half + more and abs(y - v) < NAME_HIGH for u, v, more in taken)
 
-        for _, name, stops in self._members():
-            middle, half = self.places[stops].mean(axis=0).tolist(), LETTER * len(name) / 2
+        for _, name, stops in members:
+            middle, half = places[stops].mean(axis=0).tolist(), LETTER * len(name) / 2
             near = [(middle[0] + dx, middle[1] + dy) for dx, dy in steps]
             x, y = next((place for place in near if is_clear(*place, half)), (middle[0], middle[1]))
             taken.append((x, y, half))
             parts.append(tag("text", name, class_="halo zone-name", x=x, y=y, text_anchor="middle"))
-        return parts
-
-    def _scale(self) -> list[Svg]:
-        """Draw a ruler of a round length at the lower left, at most a fifth of the width, unless all stops coincide."""
-        if self.pixels_a_kilometre is None:
-            return []
-        rough = MAP_WIDTH / 5 / self.pixels_a_kilometre
-        power = 10.0 ** math.floor(math.log10(rough))
-        length = max(power * factor for factor in (1, 2, 5) if power * factor <= rough)
-        y, end = self.height - 8, ROOM + length * self.pixels_a_kilometre
-        words = f"{number_text(length)} km" if length >= 1 else f"{number_text(1000 * length)} m"
-        line = tag("path", class_="ruler", d=f"M{ROOM:.1f} {y - 5:.1f}v5H{end:.1f}v-5")
-        return [line, tag("text", words, x=end + 7, y=y + 1)]
+        # A ruler of a round length at the lower left, at most a fifth of the width, unless all stops coincide.
+        if self.pixels_a_kilometre is not None:
+            rough = MAP_WIDTH / 5 / self.pixels_a_kilometre
+            power = 10.0 ** math.floor(math.log10(rough))
+            length = max(power * factor for factor in (1, 2, 5) if power * factor <= rough)
+            y, right = self.height - 8, ROOM + length * self.pixels_a_kilometre
+            words = f"{number_text(length)} km" if length >= 1 else f"{number_text(1000 * length)} m"
+            parts.append(tag("path", class_="ruler", d=f"M{ROOM:.1f} {y - 5:.1f}v5H{right:.1f}v-5"))
+            parts.append(tag("text", words, x=right + 7, y=y + 1))
+        size = f"0 0 {MAP_WIDTH:.0f} {self.height:.0f}"
+        return tag("svg", *parts, class_="chart map", viewBox=size, role="img", aria_label=label)

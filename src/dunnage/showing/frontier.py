@@ -475,22 +475,54 @@ def plot_parts(frontier: Frontier, plot: Plot) -> list[Svg]:
     """Draw axes, limits, the line of the best points, intervals, marks and the choice, in this order."""
     mixed, looks = is_mixed(frontier), looks_of(frontier.points)
     order = sorted(range(len(frontier.points)), key=lambda place: not frontier.points[place].dominated)
-    marks = [_mark_part(plot, place, frontier, looks, mixed) for place in order]
+    marks = []
+    for place in order:
+        point, whiskers = frontier.points[place], []
+        look, why, cost, risk = looks[point.mechanism], why_aside(point, frontier), point.cost, point.risk
+        if cost.lower < cost.upper:
+            wide = {"x1": cost.lower, "x2": cost.upper, "y1": risk.value, "y2": risk.value}
+            whiskers.append(plot.part("line", at=wide, class_="whisker"))
+        if risk.lower < risk.upper:
+            high = {"x1": cost.value, "x2": cost.value, "y1": risk.lower, "y2": risk.upper}
+            whiskers.append(plot.part("line", at=high, class_="whisker"))
+        hit = [tag("circle", class_="hit", r=12)] if plot.moving else []
+        inside = [*hit, _mark_of(point, frontier, looks, mixed)]
+        for name, axis, value in (("x", plot.cost, cost.value), ("y", plot.risk, risk.value)):
+            if axis.is_beyond(value):
+                inside.append(tag("path", class_=f"mark beyond beyond-{name}", d=BEYOND))
+        sign = plot.part("svg", *inside, at={"x": cost.value, "y": risk.value}, class_="spread")
+        reason = f"; not recommended: {why}" if why else ""
+        tip = tag("title", f"{point.name}: {measure_text(cost)} cost, {measure_text(risk)} risk{reason}")
+        style = f"policy look-{look % COLOURS}" + (" faded" if point.dominated else "")
+        named: dict[str, str] = {"id": f"policy-{place}"} if plot.moving else {}
+        marks.append(tag("g", tip, *whiskers, sign, class_=style, **named))
     # Join the best points by steps: no measured policy has both a lower cost and a lower risk than the line.
     best, stairs = [p for p in frontier.points if not p.dominated and not why_aside(p, frontier)], []
     for kind in (DATA, SAMPLE, GENERATED):
         pairs = {(point.cost.value, point.risk.value) for point in best if point.measured_on == kind}
-        for (cost, risk), (next_cost, next_risk) in pairwise(sorted(pairs, key=lambda pair: (pair[0], -pair[1]))):
-            across = {"x1": cost, "x2": next_cost, "y1": risk, "y2": risk}
-            down = {"x1": next_cost, "x2": next_cost, "y1": risk, "y2": next_risk}
+        for (x, y), (next_x, next_y) in pairwise(sorted(pairs, key=lambda pair: (pair[0], -pair[1]))):
+            across = {"x1": x, "x2": next_x, "y1": y, "y2": y}
+            down = {"x1": next_x, "x2": next_x, "y1": y, "y2": next_y}
             stairs += [plot.part("line", at=at, class_=f"stair {kind}") for at in (across, down)]
+    limits, chance = [], frontier.risk_of_chance
+    if _has_chance(frontier, plot):
+        tip = tag("title", f"by chance, without any release: {share_text(chance)}")
+        limits.append(plot.part("line", tip, at={"y1": chance, "y2": chance}, class_="chance", x1="0", x2="100%"))
+    for name, limit in (("x", frontier.limit.max_cost), ("y", frontier.limit.max_risk)):
+        if limit is None and not plot.moving:
+            continue
+        ends = {"y1": plot.top, "y2": plot.base} if name == "x" else {"x1": "0", "x2": "100%"}
+        at = {f"{name}1": limit or 0.0, f"{name}2": limit or 0.0}
+        kind = f"limit limit-{name}" + ("" if limit is not None else " off")
+        tip = tag("title", f"limit: at most {share_text(limit or 0.0)}")
+        limits.append(plot.part("line", tip, at=at, class_=kind, **ends))
     return [
         tag("text", f"{frontier.risk_name}, lower is safer", class_="name", x="-40", y=plot.top - 16),
         tag("text", frontier.cost_unit, class_="name", x="100%", y=plot.base + 36, text_anchor="end"),
         *[_ticks("x", plot, plot.cost, log) for log in ((False, True) if plot.moving else (plot.cost.log,))],
         *[_ticks("y", plot, plot.risk, log) for log in ((False, True) if plot.moving else (plot.risk.log,))],
         tag("line", class_="axis", x1="0", x2="100%", y1=plot.base, y2=plot.base),
-        *_limits(frontier, plot),
+        *limits,
         *stairs,
         tag("g", *marks, class_="policies") if marks else Svg(""),
         *_choice(frontier, plot),
@@ -509,45 +541,6 @@ def _ticks(name: str, plot: Plot, axis: Axis, log: bool) -> Svg:
             parts.append(plot.part("text", text, at={"y": value}, x="-6", dy="4", text_anchor="end"))
     kind = f"ticks {name}-{'log' if log else 'even'}" + ("" if log == axis.log else " off")
     return tag("g", *(parts or [Svg("")]), class_=kind)
-
-
-def _limits(frontier: Frontier, plot: Plot) -> list[Svg]:
-    parts, chance = [], frontier.risk_of_chance
-    if _has_chance(frontier, plot):
-        tip = tag("title", f"by chance, without any release: {share_text(chance)}")
-        parts.append(plot.part("line", tip, at={"y1": chance, "y2": chance}, class_="chance", x1="0", x2="100%"))
-    for name, value in (("x", frontier.limit.max_cost), ("y", frontier.limit.max_risk)):
-        if value is None and not plot.moving:
-            continue
-        ends = {"y1": plot.top, "y2": plot.base} if name == "x" else {"x1": "0", "x2": "100%"}
-        at = {f"{name}1": value or 0.0, f"{name}2": value or 0.0}
-        kind = f"limit limit-{name}" + ("" if value is not None else " off")
-        tip = tag("title", f"limit: at most {share_text(value or 0.0)}")
-        parts.append(plot.part("line", tip, at=at, class_=kind, **ends))
-    return parts
-
-
-def _mark_part(plot: Plot, place: int, frontier: Frontier, looks: Mapping[str, int], mixed: bool) -> Svg:
-    point = frontier.points[place]
-    look, why, cost, risk = looks[point.mechanism], why_aside(point, frontier), point.cost, point.risk
-    whiskers = []
-    if cost.lower < cost.upper:
-        across = {"x1": cost.lower, "x2": cost.upper, "y1": risk.value, "y2": risk.value}
-        whiskers.append(plot.part("line", at=across, class_="whisker"))
-    if risk.lower < risk.upper:
-        upwards = {"x1": cost.value, "x2": cost.value, "y1": risk.lower, "y2": risk.upper}
-        whiskers.append(plot.part("line", at=upwards, class_="whisker"))
-    hit = [tag("circle", class_="hit", r=12)] if plot.moving else []
-    inside = [*hit, _mark_of(point, frontier, looks, mixed)]
-    for name, axis, value in (("x", plot.cost, cost.value), ("y", plot.risk, risk.value)):
-        if axis.is_beyond(value):
-            inside.append(tag("path", class_=f"mark beyond beyond-{name}", d=BEYOND))
-    sign = plot.part("svg", *inside, at={"x": cost.value, "y": risk.value}, class_="spread")
-    reason = f"; not recommended: {why}" if why else ""
-    tip = tag("title", f"{point.name}: {measure_text(cost)} cost, {measure_text(risk)} risk{reason}")
-    kind = f"policy look-{look % COLOURS}" + (" faded" if point.dominated else "")
-    named: dict[str, str] = {"id": f"policy-{place}"} if plot.moving else {}
-    return tag("g", tip, *whiskers, sign, class_=kind, **named)
 
 
 def _choice(frontier: Frontier, plot: Plot) -> list[Svg]:

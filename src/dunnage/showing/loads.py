@@ -109,10 +109,33 @@ def loads_page(story: LoadsStory) -> str:
             ("Marketer risk", unbroken_percent(risks.marketer)),
             ("Information loss", unbroken_percent(loss.total)),
         ]
+    # The guarantee, and the best plan made from the release beside the true optimum.
+    figures, basis = [Figure(f"{story.record}s", f"{len(story.release):,}", "released")], str(certificate.basis)
+    if rows.k_asked is None or rows.k_reached is None or size is None:
+        figures.append(Figure("epsilon", str(certificate.guarantee.to_dict().get("epsilon", "none")), basis))
+    else:
+        figures.append(Figure("k reached", f"{rows.k_reached:,}", f"{rows.k_asked:,} required, {basis}"))
+        figures.append(Figure("classes", f"{rows.classes:,}", f"mean size {number_text(round(size.mean, 1))}"))
+    optimum, private = story.plans[0].optimum, [plan for plan in story.plans if not plan.on_truth]
+    figures.append(Figure("trucks, no privacy", f"{optimum:,}", "the fewest possible"))
+    settled: list[tuple[int, str]] = []  # trucks and titles of the plans that end without an overloaded truck
+    for plan in private:
+        if plan.bins_repaired is None and plan.plan_feasible:
+            settled.append((plan.objective, plan.title))
+        elif plan.bins_repaired is not None and not len(story.excess(plan.bins_repaired)):
+            settled.append((len(plan.bins_repaired), f"{plan.title}, after repair"))
+    if settled:
+        trucks, note = min(settled, key=lambda pair: pair[0])
+        more = trucks - optimum
+        cost = _compare(trucks, optimum, "without privacy") if more else "no more trucks"
+        figures.append(Figure("trucks, with privacy", f"{trucks:,}", note))
+        figures.append(Figure("cost of privacy", f"{more:+,}" if more else "0", cost))
+    elif private:
+        figures.append(Figure("trucks, with privacy", "no plan fits", "every plan overloads trucks"))
     content = {
         "story": story,
         "certificate": certificate,
-        "figures": _key_figures(story),
+        "figures": figures,
         "intervals": _interval_picture(story, ranges),
         "sizes": _size_picture(story, ranges),
         "class_facts": facts,
@@ -151,37 +174,6 @@ def _compare(trucks: int, optimum: int, than: str) -> str:
 
 def _loads(bins: Bins) -> FloatArray:
     return np.array([math.fsum(parts) for parts in bins])
-
-
-def _key_figures(story: LoadsStory) -> list[Figure]:
-    """Show the guarantee, and compare the best plan made from the release with the true optimum."""
-    certificate = story.release.certificate
-    rows, basis = certificate.rows, str(certificate.basis)
-    figures = [Figure(f"{story.record}s", f"{len(story.release):,}", "released")]
-    if rows.k_asked is None or rows.k_reached is None or rows.class_size is None:
-        figures.append(Figure("epsilon", str(certificate.guarantee.to_dict().get("epsilon", "none")), basis))
-    else:
-        figures.append(Figure("k reached", f"{rows.k_reached:,}", f"{rows.k_asked:,} required, {basis}"))
-        mean = number_text(round(rows.class_size.mean, 1))
-        figures.append(Figure("classes", f"{rows.classes:,}", f"mean size {mean}"))
-    optimum = story.plans[0].optimum
-    figures.append(Figure("trucks, no privacy", f"{optimum:,}", "the fewest possible"))
-    private = [plan for plan in story.plans if not plan.on_truth]
-    settled: list[tuple[int, str]] = []  # trucks and titles of the plans that end without an overloaded truck
-    for plan in private:
-        if plan.bins_repaired is None and plan.plan_feasible:
-            settled.append((plan.objective, plan.title))
-        elif plan.bins_repaired is not None and not len(story.excess(plan.bins_repaired)):
-            settled.append((len(plan.bins_repaired), f"{plan.title}, after repair"))
-    if settled:
-        trucks, note = min(settled, key=lambda pair: pair[0])
-        more = trucks - optimum
-        cost = _compare(trucks, optimum, "without privacy") if more else "no more trucks"
-        figures.append(Figure("trucks, with privacy", f"{trucks:,}", note))
-        figures.append(Figure("cost of privacy", f"{more:+,}" if more else "0", cost))
-    elif private:
-        figures.append(Figure("trucks, with privacy", "no plan fits", "every plan overloads trucks"))
-    return figures
 
 
 def guarantee_words(stated: Guarantee) -> str:
@@ -343,42 +335,42 @@ def _load_pictures(story: LoadsStory) -> list[draw.Picture]:
     fullest = max(float(_loads(bins).max()) for _, bins in shown)
     y = draw.Scale(0, max(1.12 * story.capacity, 1.02 * fullest), 190, 32)
     x = draw.Scale(0, float(max(story.num_drawn, 8)))
-    return [_load_picture(story, title, bins, x, y) for title, bins in shown]
-
-
-def _load_picture(story: LoadsStory, title: str, bins: Bins, x: draw.Scale, y: draw.Scale) -> draw.Picture:
-    """Draw each truck as a bar up to its load, with a line between packages."""
-    loads, capacity = _loads(bins), story.capacity
-    num_shown = min(len(bins), round(x.high))
-    order = np.argsort(-loads, kind="stable")[:num_shown].tolist()
-    stacked = sum(len(bins[i]) for i in order) <= MAX_PARTS_DRAWN
-    gap = 0.0 if x.high > MAX_BINS_WITH_GAPS else 0.09
-    stacks, cuts = [], []
-    for place, i in enumerate(order):
-        load = float(loads[i])
-        over = load - capacity > draw.SLACK * capacity
-        tip = f"Truck {place + 1:,}: {story.amount(load)}, {_count(len(bins[i]), story.record)}"
-        tip += f", {story.amount(load - capacity)} too much" if over else ""
-        # without gaps, each bar reaches a little under the next, so that no seam is visible
-        left, right = place + gap, place + 1 - gap + (0 if gap else 0.1)
-        stacks.append(draw.StackedColumn(left, right, [("bar over" if over else "bar", load)], tip))
-        for cut in np.cumsum(sorted(bins[i], reverse=True))[:-1].tolist() if stacked else []:
-            cuts += draw.joined([(x.at(left), y.at(cut)), (x.at(right), y.at(cut))], "cut")
-    labels = [(x.across(number - 0.5), f"{number:,}") for number in sorted({1, num_shown})]
-    marks = draw.level(y, capacity, f"capacity {story.amount(capacity)}")
-    if num_over := len(story.excess(bins)):
-        marks.append(draw.tag("text", f"▲ {num_over:,} overloaded", class_="halo warn", x="0", y=28))
-    mean = float(loads.mean()) / capacity
-    caption = f"{_count(len(bins), 'truck')}, filled to {unbroken_percent(mean)} on average; {story.overflow(bins)}."
-    svg = draw.columns(
-        x,
-        y,
-        stacks,
-        y_title=f"load, {story.unit}" if story.unit else "load",
-        below=draw.lower_axis(190, "trucks, fullest first", labels),
-        gap=0.0,
-        more=[*cuts, *marks],
-        label=f"{title}: {caption}",
-    )
-    note = f"The picture shows the {num_shown:,} fullest of {len(bins):,} trucks." if num_shown < len(bins) else ""
-    return draw.Picture(title=title, svg=svg, caption=caption, note=note)
+    capacity, pictures = story.capacity, []
+    for title, bins in shown:  # each truck as a bar up to its load, with a line between packages
+        loads = _loads(bins)
+        num_shown = min(len(bins), round(x.high))
+        order = np.argsort(-loads, kind="stable")[:num_shown].tolist()
+        stacked = sum(len(bins[i]) for i in order) <= MAX_PARTS_DRAWN
+        gap = 0.0 if x.high > MAX_BINS_WITH_GAPS else 0.09
+        stacks, cuts = [], []
+        for place, i in enumerate(order):
+            load = float(loads[i])
+            over = load - capacity > draw.SLACK * capacity
+            tip = f"Truck {place + 1:,}: {story.amount(load)}, {_count(len(bins[i]), story.record)}"
+            tip += f", {story.amount(load - capacity)} too much" if over else ""
+            # without gaps, each bar reaches a little under the next, so that no seam is visible
+            left, right = place + gap, place + 1 - gap + (0 if gap else 0.1)
+            stacks.append(draw.StackedColumn(left, right, [("bar over" if over else "bar", load)], tip))
+            for cut in np.cumsum(sorted(bins[i], reverse=True))[:-1].tolist() if stacked else []:
+                cuts += draw.joined([(x.at(left), y.at(cut)), (x.at(right), y.at(cut))], "cut")
+        labels = [(x.across(number - 0.5), f"{number:,}") for number in sorted({1, num_shown})]
+        marks = draw.level(y, capacity, f"capacity {story.amount(capacity)}")
+        if num_over := len(story.excess(bins)):
+            marks.append(draw.tag("text", f"▲ {num_over:,} overloaded", class_="halo warn", x="0", y=28))
+        mean = float(loads.mean()) / capacity
+        caption = (
+            f"{_count(len(bins), 'truck')}, filled to {unbroken_percent(mean)} on average; {story.overflow(bins)}."
+        )
+        svg = draw.columns(
+            x,
+            y,
+            stacks,
+            y_title=f"load, {story.unit}" if story.unit else "load",
+            below=draw.lower_axis(190, "trucks, fullest first", labels),
+            gap=0.0,
+            more=[*cuts, *marks],
+            label=f"{title}: {caption}",
+        )
+        note = f"The picture shows the {num_shown:,} fullest of {len(bins):,} trucks." if num_shown < len(bins) else ""
+        pictures.append(draw.Picture(title=title, svg=svg, caption=caption, note=note))
+    return pictures

@@ -26,9 +26,7 @@ MAX_CLASSES = 12  # classes that are listed by their linkage
 _BASE, _TOP, _STEP = 190.0, 30.0, 5  # of pictures, in pixels; width of a bar of a histogram, in per cent
 
 
-class _Content(NamedTuple):
-    """What the trucks take: one line for each truck and class."""
-
+class _Content(NamedTuple):  # what the trucks take: one line for each truck and class
     bin: IntArray
     group: IntArray  # rows that nobody can distinguish
     num: IntArray
@@ -37,8 +35,24 @@ class _Content(NamedTuple):
 
 def plan_page(plan: Plan, release: Release) -> str:
     """Write the page of a packing plan. It needs only what the planner has, so it is public."""
-    content = _content(plan, release)
-    least, most = _bounds(plan, release, content)  # between what the load of each truck lies, by quantity
+    if plan.slots is not None:
+        first = np.unique(release.class_of_row, return_index=True)[1]
+        content = _Content(plan.slots.bin, plan.slots.class_id, plan.slots.count, first[plan.slots.class_id])
+        loaded = content.bin, content.num, content.row
+    else:
+        group = exchangeable(release)
+        pairs, own_rows, counts = np.unique(
+            plan.assignment * (num := int(group.max(initial=0)) + 1) + group, return_index=True, return_counts=True
+        )
+        content = _Content(pairs // num, pairs % num, counts, own_rows)
+        # Rows of a group may differ, so each row counts by itself.
+        loaded = plan.assignment, np.ones(len(release), dtype=np.int64), np.arange(len(release))
+    # Between what the load of each truck lies. Shape: quantities, trucks.
+    known, (bins, nums, of_rows) = [release.uncertain(name) for name in plan.quantities], loaded
+    ends = ([item.lower for item in known], [item.upper for item in known])
+    least, most = np.array(
+        [[np.bincount(bins, weights=nums * end[of_rows], minlength=plan.num_bins) for end in side] for side in ends]
+    )
     capacities = np.array([plan.capacity_of_bins(name) for name in plan.quantities])
     record, linkage = release.certificate.guarantee.protects, plan.truck_linkage
     low, high = least / capacities, most / capacities
@@ -143,30 +157,6 @@ def _page(
     }
     listed = {"heads": heads, "rows": rows[:MAX_LISTED], "not_listed": max(0, len(rows) - MAX_LISTED)}
     return draw.render("packing.html", {**content, **listed, "open": len(rows) <= MAX_OPEN})
-
-
-# What is in the trucks
-
-
-def _content(plan: Plan, release: Release) -> _Content:
-    if plan.slots is not None:
-        first = np.unique(release.class_of_row, return_index=True)[1]
-        return _Content(plan.slots.bin, plan.slots.class_id, plan.slots.count, first[plan.slots.class_id])
-    group = exchangeable(release)
-    num = int(group.max(initial=0)) + 1
-    pairs, rows, counts = np.unique(plan.assignment * num + group, return_index=True, return_counts=True)
-    return _Content(pairs // num, pairs % num, counts, rows)
-
-
-def _bounds(plan: Plan, release: Release, content: _Content) -> FloatArray:
-    """Return the smallest and the largest possible loads. Shape: ends, quantities, trucks."""
-    known = [release.uncertain(name) for name in plan.quantities]
-    bins, nums, rows = content.bin, content.num, content.row
-    if plan.slots is None:  # rows of a group may differ, so each row counts by itself
-        bins, nums, rows = plan.assignment, np.ones(len(release), dtype=np.int64), np.arange(len(release))
-    ends = ([item.lower for item in known], [item.upper for item in known])
-    sums = [[np.bincount(bins, weights=nums * end[rows], minlength=plan.num_bins) for end in side] for side in ends]
-    return np.array(sums)
 
 
 # Pictures

@@ -453,7 +453,6 @@ def device_policy_text(path: Path, devices: int, precision: Precision) -> tuple[
 # Any file or folder
 
 
-Content = Mapping[str, Any]  # JSON that anybody may have written
 Shown = tuple[Mapping[str, object], str]  # plain data for programs, and text for a person
 
 DEFAULT_DEVICES = 5_000  # vehicles for which errors are predicted
@@ -576,7 +575,20 @@ def _shown_folder(path: Path, precision: Precision) -> Shown:
             frontier = Frontier.read(path)
             return frontier.to_dict(), f"{frontier.summary()}\n\nPage: {path / 'frontier.html'}"
         case "a release":
-            return _shown_release(path, precision)
+            from dunnage.release import describe_release
+
+            release = Release.read(path)
+            described, text = dict(describe_release(release)), release_text(release)
+            if cautions := release.owner.cautions(release):
+                described["cautions"] = list(cautions)
+            if release.kind == ESTIMATES:
+                task = Task.from_json(json.dumps(release.certificate.estimates.task))
+                needs = needs_of_release(release, task, precision)
+                described["precision"] = [need.to_dict() for need in needs]
+                if needs:
+                    lines = labelled(*(("Precision", words) for words in more_lines(needs, task, None)))
+                    text += "\n\n" + "\n".join(lines)
+            return described, text
         case "a demo":
             stories = sorted(item.name for item in path.iterdir() if item.is_dir())[:20]
             report, numbers = path / "report.html", path / "numbers.csv"
@@ -591,7 +603,20 @@ def _shown_folder(path: Path, precision: Precision) -> Shown:
             what = "an unfinished frontier. Run the same dunnage advise command again to continue it"
             return {"kind": "frontier begun", "folder": str(path)}, f"{path} is {what}."
         case "a city":
-            return _shown_city(path)
+            from dunnage.model.city import City
+
+            city = City.read_folder(path)
+            num_hubs, num_buses = int(city.hubs.sum()) if city.hubs is not None else 0, len(city.buses or ())
+            stops, zones = f"{len(city.stops):,} stops", f"{len(city.zone_names):,} zones"
+            times = "given" if city.times is not None else "not given; computed from the coordinates of stops"
+            lines = [
+                f"City        {path}: {stops}, {zones}, {num_hubs:,} hubs, {num_buses:,} bus rides between hubs",
+                f"Times       {times}",
+                f"Modes       {', '.join(city.mode_names[:MAX_LISTED]) if city.modes is not None else 'not given'}",
+                *(f"Assumes     {text}" for text in city.assumed),
+            ]
+            counts = {"stops": len(city.stops), "zones": len(city.zone_names), "hubs": num_hubs, "buses": num_buses}
+            return {"kind": "city", **counts, "assumed": list(city.assumed)}, "\n".join(lines)
         case "a GTFS feed":
             return _shown_feed(path)
     missing = ", ".join(f"{' and '.join(markers)} ({what})" for what, markers in _FOLDERS.items())
@@ -627,30 +652,7 @@ def _shown_csv(path: Path) -> Shown:
             table = tomllib.loads(policy.read_text(encoding="utf-8-sig"))["read"]
             keys = table.keys() & {"delimiter", "decimal", "encoding"}
             options = ReadOptions(**{name: table[name] for name in keys})
-    names, sample, delimiter = _header(path, options)
-    if listing := _shown_listing(path, names):
-        return listing
-    if all(_NUMBER.fullmatch(name) or not name for name in names):
-        raise InputError(str(path), ["has values in its first line, not names of columns. Add a header line."])
-    how = f", read as [read] in {policy} says" if options else ""
-    parse = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
-    convert = pacsv.ConvertOptions(decimal_point=options.decimal if options else ".")
-    kinds: dict[str, str] = {}
-    with contextlib.suppress(pa.ArrowException, ValueError):
-        data = pacsv.read_csv(pa.BufferReader(sample.encode()), parse_options=parse, convert_options=convert)
-        kinds = {item.name.strip(): _word(item.type) for item in data.schema}
-    types = {name: kinds.get(name, "") for name in names}
-    return _columns(path, types, f"types are guessed from the first lines{how}; ")
-
-
-def _policy_beside(path: Path) -> Path | None:
-    """Return the policy or draft with the same name in the same folder, if there is one."""
-    places = (path.with_suffix(".toml"), path.with_name(path.name.split(".")[0] + ".toml"))
-    return next((place for place in places if place.is_file()), None)
-
-
-def _header(path: Path, options: ReadOptions | None = None) -> tuple[list[str], str, str]:
-    """Return the names in the first line, the first complete lines of a file, and its delimiter."""
+    # The names in the first line, the first complete lines and the delimiter.
     with path.open("rb") as source:
         content = source.read(HEAD_BYTES)
     if len(content) == HEAD_BYTES:
@@ -671,7 +673,25 @@ def _header(path: Path, options: ReadOptions | None = None) -> tuple[list[str], 
         names = [name.strip() for name in next(row for row in rows if row)]
     except (csv.Error, StopIteration):
         raise InputError(str(path), ["has a first line that is not valid CSV. Correct it."]) from None
-    return names, text, delimiter
+    if listing := _shown_listing(path, names):
+        return listing
+    if all(_NUMBER.fullmatch(name) or not name for name in names):
+        raise InputError(str(path), ["has values in its first line, not names of columns. Add a header line."])
+    how = f", read as [read] in {policy} says" if options else ""
+    parse = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
+    convert = pacsv.ConvertOptions(decimal_point=options.decimal if options else ".")
+    kinds: dict[str, str] = {}
+    with contextlib.suppress(pa.ArrowException, ValueError):
+        data = pacsv.read_csv(pa.BufferReader(text.encode()), parse_options=parse, convert_options=convert)
+        kinds = {item.name.strip(): _word(item.type) for item in data.schema}
+    types = {name: kinds.get(name, "") for name in names}
+    return _columns(path, types, f"types are guessed from the first lines{how}; ")
+
+
+def _policy_beside(path: Path) -> Path | None:
+    """Return the policy or draft with the same name in the same folder, if there is one."""
+    places = (path.with_suffix(".toml"), path.with_name(path.name.split(".")[0] + ".toml"))
+    return next((place for place in places if place.is_file()), None)
 
 
 def _word(kind: pa.DataType) -> str:
@@ -757,42 +777,6 @@ def _shown_listing(path: Path, names: list[str]) -> Shown | None:
     return content, "\n".join(lines)
 
 
-# Folders
-
-
-def _shown_release(path: Path, precision: Precision) -> Shown:
-    from dunnage.release import Release, describe_release
-
-    release = Release.read(path)
-    described, text = dict(describe_release(release)), release_text(release)
-    if cautions := release.owner.cautions(release):
-        described["cautions"] = list(cautions)
-    if release.kind == ESTIMATES:
-        task = Task.from_json(json.dumps(release.certificate.estimates.task))
-        needs = needs_of_release(release, task, precision)
-        described["precision"] = [need.to_dict() for need in needs]
-        if needs:
-            lines = labelled(*(("Precision", words) for words in more_lines(needs, task, None)))
-            text += "\n\n" + "\n".join(lines)
-    return described, text
-
-
-def _shown_city(path: Path) -> Shown:
-    from dunnage.model.city import City
-
-    city = City.read_folder(path)
-    num_hubs, num_buses = int(city.hubs.sum()) if city.hubs is not None else 0, len(city.buses or ())
-    counts = f"{len(city.stops):,} stops, {len(city.zone_names):,} zones, {num_hubs:,} hubs, {num_buses:,} bus rides"
-    lines = [
-        f"City        {path}: {counts} between hubs",
-        f"Times       {'given' if city.times is not None else 'not given; computed from the coordinates of stops'}",
-        f"Modes       {', '.join(city.mode_names[:MAX_LISTED]) if city.modes is not None else 'not given'}",
-        *(f"Assumes     {text}" for text in city.assumed),
-    ]
-    numbers = {"stops": len(city.stops), "zones": len(city.zone_names), "hubs": num_hubs, "buses": num_buses}
-    return {"kind": "city", **numbers, "assumed": list(city.assumed)}, "\n".join(lines)
-
-
 def _shown_feed(path: Path) -> Shown:
     """Describe a GTFS feed (a folder or a zip) by the lines of each file; or a workbook, which is also a zip."""
     from dunnage.tables.gtfs import feed_contents
@@ -821,9 +805,35 @@ def _shown_json(path: Path, devices: int, precision: Precision) -> Shown:
     # By fields that only one kind of document has.
     match content:
         case {"basis": _, "guarantee": _, "digest": _}:
-            return _shown_certificate(path)
+            # By itself, without checking the other files.
+            _check_size(path, MAX_CERTIFICATE_BYTES)
+            try:
+                certificate = Certificate.from_bytes(path.read_bytes())
+            except CheckFailed as error:  # an unreadable file: no check was requested
+                raise InputError(str(path.parent), [str(error)]) from None
+            period = f", period {certificate.period}" if certificate.period is not None else ""
+            signer = certificate.signature.public_key if certificate.signature is not None else None
+            lines = [
+                titled(f"Certificate of {certificate.dataset}{period}"),
+                statement_text(certificate),
+                f"Signed      {f'by {signer}; not checked here' if signer else 'no'}",
+                f"Files       {', '.join(sorted(certificate.files)[:MAX_LISTED])}; not checked here",
+                f"Digest      {certificate.digest}",
+                "To check everything: dunnage verify FOLDER",
+            ]
+            stated = {name: value for name, value in certificate.plain().items() if name != "signature"}
+            return {**stated, "digest": certificate.digest, "signed_by": signer}, "\n".join(lines)
         case {"resources": [*_]}:
-            return _shown_datapackage(path, content)
+            lines = [f"Datapackage {content.get('name', path.name)}: the columns of each table, for programs"]
+            resources = []
+            for item in content["resources"][:MAX_LISTED]:
+                fields = item.get("schema", {}).get("fields", [])[:MAX_LISTED]
+                columns = {str(field["name"]): str(field.get("type", "")) for field in fields}
+                lines.append(f"Table       {item['path']}")
+                lines += [f"  {name:<24} {kind}".rstrip() for name, kind in columns.items()]
+                resources.append({"path": str(item["path"]), "columns": columns})
+            lines.append("To see what the release promises, show its folder.")
+            return {"kind": "datapackage", "resources": resources}, "\n".join(lines)
         case {"mechanisms": rows}:  # the output of dunnage prove --json, or the part that a demo keeps
             from dunnage.model.documents import check
             from dunnage.proving.verdict import Proof, Verdict
@@ -863,40 +873,6 @@ def _shown_json(path: Path, devices: int, precision: Precision) -> Shown:
     needs = [need.to_dict() for need in needs_of_task(task, precision)]
     described = {"digest": task.digest, "devices": devices, "task": json.loads(task.to_json()), "precision": needs}
     return described, task_text(task, devices, precision=precision)
-
-
-def _shown_certificate(path: Path) -> Shown:
-    """Describe a certificate by itself, without checking the other files."""
-    _check_size(path, MAX_CERTIFICATE_BYTES)
-    try:
-        certificate = Certificate.from_bytes(path.read_bytes())
-    except CheckFailed as error:  # an unreadable file: no check was requested
-        raise InputError(str(path.parent), [str(error)]) from None
-    period = f", period {certificate.period}" if certificate.period is not None else ""
-    signer = certificate.signature.public_key if certificate.signature is not None else None
-    lines = [
-        titled(f"Certificate of {certificate.dataset}{period}"),
-        statement_text(certificate),
-        f"Signed      {f'by {signer}; not checked here' if signer else 'no'}",
-        f"Files       {', '.join(sorted(certificate.files)[:MAX_LISTED])}; not checked here",
-        f"Digest      {certificate.digest}",
-        "To check everything: dunnage verify FOLDER",
-    ]
-    stated = {name: value for name, value in certificate.plain().items() if name != "signature"}
-    return {**stated, "digest": certificate.digest, "signed_by": signer}, "\n".join(lines)
-
-
-def _shown_datapackage(path: Path, content: Content) -> Shown:
-    lines = [f"Datapackage {content.get('name', path.name)}: the columns of each table, for programs"]
-    resources = []
-    for item in content["resources"][:MAX_LISTED]:
-        fields = item.get("schema", {}).get("fields", [])[:MAX_LISTED]
-        columns = {str(field["name"]): str(field.get("type", "")) for field in fields}
-        lines.append(f"Table       {item['path']}")
-        lines += [f"  {name:<24} {kind}".rstrip() for name, kind in columns.items()]
-        resources.append({"path": str(item["path"]), "columns": columns})
-    lines.append("To see what the release promises, show its folder.")
-    return {"kind": "datapackage", "resources": resources}, "\n".join(lines)
 
 
 def _shown_pem(path: Path) -> Shown:
@@ -1016,10 +992,8 @@ def _shown_allowance(path: Path) -> Shown:
         book = json.loads(line)
         spent = {str(name): str(Spent.from_list(item)) for name, item in book["lifetime"].items()}
         tier, task, days = str(book["tier"]), str(book["task"]), len(book["days"])
-        cap, clocks = (
-            str(book.get("cap", MAX_DAY_LOSS)),
-            [[_time(at) for at in pair] for pair in book.get("clocks", [])],
-        )
+        cap, pairs = str(book.get("cap", MAX_DAY_LOSS)), book.get("clocks", [])
+        clocks = [[f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}" for at in pair] for pair in pairs]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError):
         raise AllowanceError(f"the allowance {path} is damaged. {LOST}") from None
     lines = [
@@ -1032,10 +1006,6 @@ def _shown_allowance(path: Path) -> Shown:
     ]
     content = {"kind": "allowance", "tier": tier, "task": task, "spent": spent, "open_days": days, "cap": cap}
     return {**content, "clock_set_back": clocks}, "\n".join(lines)
-
-
-def _time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 _Describe = Callable[[Path], Shown]

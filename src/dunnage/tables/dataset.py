@@ -38,6 +38,7 @@ from dunnage.model.hierarchies import Prefixes
 from dunnage.model.periods import LABEL, DateFormat, dates_of, length_of, period_of
 from dunnage.model.policy import PeriodRule, Policy, Written
 from dunnage.model.schema import Attribute, Role, Schema
+from dunnage.tables import reader
 from dunnage.tables.columns import (
     Private,
     TimeReadings,
@@ -48,16 +49,6 @@ from dunnage.tables.columns import (
     null_words,
     numbers_of_text,
     read_times,
-)
-from dunnage.tables.reader import (
-    EXCEL_ENDINGS,
-    FIRST_ROW,
-    ReadOptions,
-    data_files,
-    guess_options,
-    is_named,
-    line_of_row,
-    read_table,
 )
 from dunnage.text import percent, several
 
@@ -227,7 +218,7 @@ class Dataset:
             raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
         faults = [*problems, *_column_problems(table.column_names, schema)]
         # Rows get their numbers here and nowhere else: errors, keys, lists and audits repeat them.
-        numbers = FIRST_ROW + (np.arange(table.num_rows, dtype=np.int64) if rows is None else rows)
+        numbers = reader.FIRST_ROW + (np.arange(table.num_rows, dtype=np.int64) if rows is None else rows)
         chosen, more = _rows_of_period(table, numbers, policy, period, left_out)
         faults += more
         rows, columns, times = numbers[chosen], dict[str, pa.Array](), Counter(table.column_names)
@@ -247,7 +238,7 @@ class Dataset:
                 checked = _normalise(values, part, policy, period)
             except pa.ArrowException:  # its text may quote cells, so do not repeat it
                 faults.append(_type_problem(column.type, where))
-                if attribute.kind == Windows.kind and source.lower().endswith(EXCEL_ENDINGS):
+                if attribute.kind == Windows.kind and source.lower().endswith(reader.EXCEL_ENDINGS):
                     remedy = "Give the cells a date or time format in the workbook, or use text."
                     faults[-1] = replace(faults[-1], remedy=remedy)
                 continue
@@ -265,7 +256,12 @@ class Dataset:
                     keep &= ~mask
                 elif rule == "refuse" and mask.any():
                     faults.append(_row_problem(what, where, rows[mask], remedy))
-        faults += _unlisted(table, policy.loading.columns)
+        for name in policy.loading.columns:
+            if table.column_names.count(name) == 1:
+                try:
+                    decoded(table.column(name).combine_chunks()).slice(0, 1).cast(pa.string())
+                except pa.ArrowException:  # no list can show it
+                    faults.append(_type_problem(table.column(name).type, _named(name)))
         if faults:
             raise InputError(source, faults)
         records, parts = _records(pa.table(columns), rows, keep, schema, source, left_out)
@@ -345,7 +341,8 @@ class Dataset:
     def keyed_digest(self, key: bytes) -> str:
         """Return a digest of all rows that only the owner of the key can compute."""
         state = hmac.new(key, digestmod=hashlib.sha256)
-        state.update(np.ascontiguousarray(self.parts.source_rows - FIRST_ROW).tobytes())  # as keys of 0.1.0 have it
+        numbers = self.parts.source_rows - reader.FIRST_ROW  # as keys of 0.1.0 have them
+        state.update(np.ascontiguousarray(numbers).tobytes())
         if self.schema.together is not None:
             state.update(b"together\0" + self.parts.starts.tobytes())
         for name in sorted(self.parts.table.column_names):
@@ -411,7 +408,19 @@ def _records(
     for attribute in schema:
         name = attribute.name
         if attribute.merged == "sum":
-            sums = _sums(parts, name)
+            # Add up a column by record, in decimals: 0.1 and 0.2 make 0.3.
+            values = parts.column(name).to_numpy(zero_copy_only=False)
+            # Sums of whole numbers below 2^53 are exact at every step, and one division rounds once.
+            firsts, scale = parts.starts[:-1], decimal_scale(values) if len(values) else None
+            whole = values if scale is None else np.rint(values * scale)
+            small = scale is not None and bool((np.add.reduceat(np.abs(whole), firsts) < _FIRST_INEXACT).all())
+            if scale is not None and small and (whole / scale == values).all():
+                sums = np.asarray(np.add.reduceat(whole, firsts) / scale)
+            else:
+                sums = values[firsts]
+                for record in np.flatnonzero(np.diff(parts.starts) > 1).tolist():
+                    terms = values[parts.starts[record] : parts.starts[record + 1]].tolist()
+                    sums[record] = nearest_float(sum((Fraction(repr(term)) for term in terms), Fraction()))
             outside = ~attribute.numeric.contains(sums)
             inexact = (np.abs(sums) >= _FIRST_INEXACT) & ~outside
             apply(attribute.unreadable, UNREADABLE, f"adds up to {_INEXACT}", name, inexact, "Use a larger unit.")
@@ -445,22 +454,6 @@ def _codes(column: pa.Array) -> IntArray:
     return codes
 
 
-def _sums(parts: Parts, name: str) -> FloatArray:
-    """Add up a column by record, in decimals: 0.1 and 0.2 make 0.3."""
-    values = parts.column(name).to_numpy(zero_copy_only=False)
-    # Sums of whole numbers below 2^53 are exact at every step, and one division rounds once.
-    firsts, scale = parts.starts[:-1], decimal_scale(values) if len(values) else None
-    whole = values if scale is None else np.rint(values * scale)
-    small = scale is not None and bool((np.add.reduceat(np.abs(whole), firsts) < _FIRST_INEXACT).all())
-    if scale is not None and small and (whole / scale == values).all():
-        return np.asarray(np.add.reduceat(whole, firsts) / scale)
-    sums: FloatArray = values[firsts]
-    for record in np.flatnonzero(np.diff(parts.starts) > 1).tolist():
-        terms = values[parts.starts[record] : parts.starts[record + 1]].tolist()
-        sums[record] = nearest_float(sum((Fraction(repr(term)) for term in terms), Fraction()))
-    return sums
-
-
 def _content(column: pa.Array) -> Iterator[Any]:
     """Yield the content of a column in a form that is independent of its storage."""
     if pa.types.is_floating(column.type):
@@ -489,19 +482,6 @@ def _column_problems(names: list[str], schema: Schema) -> list[Problem]:
         if name not in declared:
             remedy = 'Declare it; role = "drop" leaves it out.'
             problems.append(Problem("is not declared in the policy", where=_named(name), remedy=remedy))
-    return problems
-
-
-def _unlisted(table: pa.Table, names: Sequence[str]) -> list[Problem]:
-    """Report columns of ``[loading]`` that no list can show."""
-    problems = []
-    for name in names:
-        if table.column_names.count(name) == 1:
-            column = table.column(name)
-            try:
-                decoded(column.combine_chunks()).slice(0, 1).cast(pa.string())
-            except pa.ArrowException:
-                problems.append(_type_problem(column.type, _named(name)))
     return problems
 
 
@@ -675,7 +655,7 @@ def _time_faults(readings: TimeReadings, domain: Windows, form: str | None = Non
     return outside, unreadable
 
 
-def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
+def _normalise_numbers(column: pa.Array, attribute: Attribute, options: reader.ReadOptions) -> _Checked:
     unreadable = np.zeros(len(column), dtype=bool)
     if is_text(column.type):
         column, unreadable = numbers_of_text(column, options)
@@ -756,7 +736,7 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
     """
     rules = policy if isinstance(policy, Policy) else Policy.read(policy)
     if isinstance(data, str | os.PathLike):
-        table, rows, problems = read_table(Path(data), rules.read_options, [item.name for item in rules.schema])
+        table, rows, problems = reader.read_table(Path(data), rules.read_options, [item.name for item in rules.schema])
         return Dataset.from_table(table, rules, period=period, source=str(data), rows=rows, problems=problems)
     if not hasattr(data, "__arrow_c_stream__"):
         raise ParameterError(
@@ -817,7 +797,7 @@ def drafted(data: str | os.PathLike[str], *, story: str | None = None) -> Drafte
 
     columns, whole = _surveyed(data), Path(data)
     told = story or likely_story(columns.kinds)
-    if data_files(whole)[0] != whole and told != "devices":
+    if reader.data_files(whole)[0] != whole and told != "devices":
         what = "is a folder, and only readings of devices may lie in several files. Name a file."
         raise InputError(str(whole), [what])
     name = whole.name.split(".")[0]
@@ -831,9 +811,9 @@ def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folde
 
     written = Written.read(like)
     stated = written.document.get("read")
-    known = {item.name for item in fields(ReadOptions)}
+    known = {item.name for item in fields(reader.ReadOptions)}
     given = {name: value for name, value in (stated if isinstance(stated, dict) else {}).items() if name in known}
-    last = ReadOptions(**given | ({"null": tuple(given["null"])} if "null" in given else {}))
+    last = reader.ReadOptions(**given | ({"null": tuple(given["null"])} if "null" in given else {}))
     wanted = set(declared_columns(written.document))
     # The file may be written as before, or in another format; read it in the one that has more of the columns.
     surveys, failure = [], None
@@ -859,18 +839,18 @@ def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folde
 class _Survey(NamedTuple):
     kinds: dict[str, str]  # what the cells of each column look like
     seen: dict[str, str]  # how, where they are probably not read as intended
-    options: ReadOptions
+    options: reader.ReadOptions
     table: pa.Table  # private: its rows are looked at for remarks to the owner
 
 
-def _surveyed(data: str | os.PathLike[str], options: ReadOptions | None = None) -> _Survey:
+def _surveyed(data: str | os.PathLike[str], options: reader.ReadOptions | None = None) -> _Survey:
     """Look at the first cells of each column; no value is kept. Without options the format is guessed."""
     if not isinstance(data, str | os.PathLike):
         raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}.")
     whole, given = Path(data), options
-    path = data_files(whole)[0]  # the files of a folder have the same columns
-    options = guess_options(path) if given is None else given
-    table, _, skipped = read_table(path, options)
+    path = reader.data_files(whole)[0]  # the files of a folder have the same columns
+    options = reader.guess_options(path) if given is None else given
+    table, _, skipped = reader.read_table(path, options)
     # No policy fits two columns of the same name, or rows that are longer or shorter than others.
     names = table.column_names
     problems = [
@@ -881,9 +861,9 @@ def _surveyed(data: str | os.PathLike[str], options: ReadOptions | None = None) 
     forms = (*_NUMBERS.values(), _DRAFT_FORMS["time"], _DRAFT_FORMS["date"])
     if problems and any(form.fullmatch(name.strip()) for form in forms for name in names):
         problems = [Problem("the first line seems to have values, not names", remedy="Add a line of names before it.")]
-    is_workbook = is_named(path, EXCEL_ENDINGS)
+    is_workbook = reader.is_named(path, reader.EXCEL_ENDINGS)
     for problem in skipped:
-        line = "" if is_workbook else f"Look at line {line_of_row(path, options, problem.rows[0])} of the file. "
+        line = "" if is_workbook else f"Look at line {reader.line_of_row(path, options, problem.rows[0])} of the file. "
         problems.append(replace(problem, remedy=f"{line}{problem.remedy}"))
     if problems:
         raise InputError(str(path), problems)
@@ -950,7 +930,7 @@ def _forms(cells: pa.Array) -> Counter[str]:
     return Counter(forms) + Counter(all=len(words))
 
 
-def _kind(cells: pa.Array, options: ReadOptions) -> str:
+def _kind(cells: pa.Array, options: reader.ReadOptions) -> str:
     if is_text(cells.type):
         numbers, unreadable = numbers_of_text(cells, options)
         if unreadable.any():
@@ -966,7 +946,7 @@ def _kind(cells: pa.Array, options: ReadOptions) -> str:
     return "numeric" if any(check(cells.type) for check in checks) else "text"
 
 
-def _seen(cells: pa.Array, kind: str, forms: Counter[str], options: ReadOptions) -> str:
+def _seen(cells: pa.Array, kind: str, forms: Counter[str], options: reader.ReadOptions) -> str:
     """Return what cells look like if they are probably not read as intended; otherwise nothing."""
     if kind == "time":
         return "offset" if any(_WITH_OFFSET.fullmatch(word) for word in _words(cells)) else ""

@@ -32,7 +32,7 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InputError, OutputError, ParameterError, Problem, Refusal
 from dunnage.exact import decimal
 from dunnage.folders import check_new_folder, new_file
-from dunnage.model.city import EARTH_KM, MAX_SECONDS, MAX_STOPS_WITH_PAIRS, Buses, City, Lines, haversine, numbered
+from dunnage.model.city import EARTH_KM, MAX_SECONDS, MAX_STOPS_WITH_PAIRS, Buses, City, haversine, numbered
 from dunnage.model.routes import find_routes
 from dunnage.tables.reader import checked_utf8, read_columns, refuse_lines
 from dunnage.text import several
@@ -216,32 +216,6 @@ class _Feed(NamedTuple):
         return (running | added) - {service for service, kind in changed if kind == "2"}
 
 
-def _drawn_lines(feed: _Feed) -> Lines:
-    """Return the ways of the buses for a map, thinned out; a way that others already show is left out."""
-    columns = ("shape_id", "shape_pt_sequence", "shape_pt_lat", "shape_pt_lon")
-    shapes: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for shape, *cells in zip(*(feed.texts("shapes", name) for name in columns), strict=True):
-        with contextlib.suppress(ValueError):
-            place, lat, lon = map(float, cells)
-            if abs(lat) <= 90 and abs(lon) <= 180:
-                shapes[shape].append((place, lat, lon))
-    lines: list[tuple[tuple[float, float], ...]] = []
-    shown: set[tuple[int, int]] = set()
-    num_points = 0
-    for points in sorted(shapes.values(), key=len, reverse=True):
-        line: list[tuple[float, float]] = []
-        for _, lat, lon in sorted(points):
-            if not line or abs(lat - line[-1][0]) + abs(lon - line[-1][1]) >= _LINE_STEP:
-                line.append((round(lat, 5), round(lon, 5)))
-        places = {(round(lat / _LINE_STEP), round(lon / _LINE_STEP)) for lat, lon in line}
-        is_new = len(places - shown) >= _NEW_SHARE * len(places)
-        if len(line) > 1 and is_new and num_points + len(line) <= _MAX_LINE_POINTS:
-            lines.append(tuple(line))
-            shown |= places
-            num_points += len(line)
-    return tuple(lines)
-
-
 def _named(names: Sequence[str]) -> str:
     text = ", ".join(repr(name) for name in names[:_MAX_NAMED])
     return f"{text} and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else text
@@ -356,8 +330,30 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
         said.append(f"{several(unserved, 'stop')} without any trip {are} left out.")
     said += timetable.notes
     names = tuple(stops.names[place] for place in kept.tolist())
+    # The ways of the buses for a map, thinned out; a way that others already show is left out.
+    columns = ("shape_id", "shape_pt_sequence", "shape_pt_lat", "shape_pt_lon")
+    shapes: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for shape, *cells in zip(*(feed.texts("shapes", name) for name in columns), strict=True):
+        with contextlib.suppress(ValueError):
+            place, lat, lon = map(float, cells)
+            if abs(lat) <= 90 and abs(lon) <= 180:
+                shapes[shape].append((place, lat, lon))
+    lines: list[tuple[tuple[float, float], ...]] = []
+    shown: set[tuple[int, int]] = set()
+    num_points = 0
+    for points in sorted(shapes.values(), key=len, reverse=True):
+        line: list[tuple[float, float]] = []
+        for _, lat, lon in sorted(points):
+            if not line or abs(lat - line[-1][0]) + abs(lon - line[-1][1]) >= _LINE_STEP:
+                line.append((round(lat, 5), round(lon, 5)))
+        places = {(round(lat / _LINE_STEP), round(lon / _LINE_STEP)) for lat, lon in line}
+        is_new = len(places - shown) >= _NEW_SHARE * len(places)
+        if len(line) > 1 and is_new and num_points + len(line) <= _MAX_LINE_POINTS:
+            lines.append(tuple(line))
+            shown |= places
+            num_points += len(line)
     city = City(
-        stops=ids, lat=stops.lat[kept], lon=stops.lon[kept], names=names if any(names) else (), lines=_drawn_lines(feed)
+        stops=ids, lat=stops.lat[kept], lon=stops.lon[kept], names=names if any(names) else (), lines=tuple(lines)
     )
     hubs, chosen = _hubs(feed, city, timetable, kept, setting)
     near_hubs = {}  # the hub of each stop near one

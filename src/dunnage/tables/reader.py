@@ -127,10 +127,30 @@ def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = (), lim
     checked_path(path)
     if is_named(path, EXCEL_ENDINGS):
         return _read_workbook(path, options, wanted, limit)
-    if not path.is_dir() and not is_named(path, PARQUET_ENDINGS):
-        return _read_csv(path, csv_content(path, options.encoding), options.delimiter_in(path))
     import pyarrow as pa
 
+    if not path.is_dir() and not is_named(path, PARQUET_ENDINGS):
+        content, delimiter = csv_content(path, options.encoding), options.delimiter_in(path)
+        # Quotes that are not closed or not at the ends of a cell: Arrow would read the rest of the file as one cell.
+        num_rows = 0
+        try:
+            for _ in csv_rows(content, delimiter, strict=True) if b'"' in content else ():
+                num_rows += 1
+        except csv.Error:
+            problem = Problem(
+                "has a quote that is not closed, text after a closing quote, or a cell of more than 100,000 characters",
+                where="" if num_rows else "header",
+                rows=(num_rows,) if num_rows else (),
+                remedy='Fix the quotes; write a quote inside a quoted cell as "".',
+            )
+            raise InputError(str(path), [problem]) from None
+        try:
+            _, names = next(csv_rows(content, delimiter, strict=True))
+            table, bad_rows = _parse_csv(content, names, delimiter)
+        except (pa.ArrowException, csv.Error, StopIteration):
+            remedy = f"Check quotes, [read] delimiter, and that no row is larger than {_BLOCK_BYTES >> 20} MiB."
+            raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
+        return _without(table, bad_rows, len(names), "Fix or quote the cells.")
     tables: list[pa.Table] = []
     for part in parquet_files(path):
         try:
@@ -195,31 +215,6 @@ def csv_rows(content: bytes, delimiter: str, *, strict: bool = False) -> Iterato
     text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
     reader = csv.reader(text, delimiter=delimiter, strict=strict)
     return ((reader.line_num, cells) for cells in reader if cells)
-
-
-def _read_csv(path: Path, content: bytes, delimiter: str) -> Source:
-    import pyarrow as pa
-
-    # Quotes that are not closed or not at the ends of a cell: Arrow would read the rest of the file as one cell.
-    num_rows = 0
-    try:
-        for _ in csv_rows(content, delimiter, strict=True) if b'"' in content else ():
-            num_rows += 1
-    except csv.Error:
-        problem = Problem(
-            "has a quote that is not closed, text after a closing quote, or a cell of more than 100,000 characters",
-            where="" if num_rows else "header",
-            rows=(num_rows,) if num_rows else (),
-            remedy='Fix the quotes; write a quote inside a quoted cell as "".',
-        )
-        raise InputError(str(path), [problem]) from None
-    try:
-        _, names = next(csv_rows(content, delimiter, strict=True))
-        table, bad_rows = _parse_csv(content, names, delimiter)
-    except (pa.ArrowException, csv.Error, StopIteration):
-        remedy = f"Check quotes, [read] delimiter, and that no row is larger than {_BLOCK_BYTES >> 20} MiB."
-        raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
-    return _without(table, bad_rows, len(names), "Fix or quote the cells.")
 
 
 def _without(table: pa.Table, bad_rows: list[int], width: int, remedy: str) -> Source:
