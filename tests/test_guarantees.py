@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
@@ -35,6 +36,7 @@ from dunnage.model.guarantees import (
     WithinCluster,
     WithinPublishedBorders,
     compose,
+    concentrated_epsilon,
     exp_upper,
     guarantee_from,
     implies,
@@ -257,3 +259,51 @@ def test_fields_are_checked() -> None:
     assert str(budget) == "epsilon 0.1, delta 1e-05 (add-remove)"
     with pytest.raises(TypeError):
         Budget(epsilon=HALF)  # type: ignore[call-arg]
+
+
+CONCENTRATED = [("1/2", "1e-6"), ("1.825", "1e-6"), ("1e-9", "1e-6"), ("1000", "1e-9"), ("0.03", "0.001")]
+
+
+def test_concentrated_accounting_is_that_of_an_independent_accountant() -> None:
+    from dp_accounting import ZCDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    for rho, delta in CONCENTRATED:
+        ours = concentrated_epsilon(Fraction(rho), Fraction(delta))
+        best = 1 + math.sqrt(-math.log(float(delta)) / float(Fraction(rho)))
+        orders = [1 + (best - 1) * math.exp(step / 20_000) for step in range(-20_000, 10_000)]
+        theirs = RdpAccountant(orders).compose(ZCDpEvent(float(Fraction(rho)))).get_epsilon(float(delta))
+        assert float(ours) == pytest.approx(theirs, rel=1e-9)
+        assert ours <= theirs * (1 + 1e-12)  # theirs has few orders to choose from
+    assert concentrated_epsilon(Fraction(0), Fraction("1e-6")) == 0
+
+
+def test_concentrated_budgets_cover_the_worst_releases_exactly() -> None:
+    # Among epsilon-private releases, randomised response loses most; the loss of several follows from binomials.
+    def true_delta(num: int, each: str, epsilon: Fraction) -> Decimal:
+        with localcontext() as context:
+            context.prec = 60
+            odds, factor = Decimal(each).exp(), (Decimal(epsilon.numerator) / Decimal(epsilon.denominator)).exp()
+            over = [odds**heads - factor * odds ** (num - heads) for heads in range(num + 1)]
+            return sum(math.comb(num, k) * max(term, Decimal(0)) for k, term in enumerate(over)) / (1 + odds) ** num
+
+    for num, each, delta in ((20, "0.3", "1e-6"), (365, "0.1", "1e-6"), (52, "0.5", "0.01")):
+        limit = Budget(epsilon=100, delta=delta, neighbours="add-remove", accounting="concentrated")
+        stated = limit.spent([Loss(Fraction(each))] * num).epsilon
+        assert stated is not None
+        assert true_delta(num, each, stated) <= Decimal(delta) < true_delta(num, each, stated * 4 / 5)
+
+
+def test_concentrated_budgets_need_a_delta_and_count_no_other() -> None:
+    refusal(ParameterError, Budget, epsilon=1, neighbours="add-remove", accounting="concentrated")
+    refusal(ParameterError, Budget, epsilon=1, delta="1e-6", neighbours="add-remove", accounting="other")
+    limit = Budget(epsilon=4, delta="1e-6", neighbours="add-remove", accounting="concentrated")
+    assert limit.spent([]) == NO_LOSS
+    assert limit.spent([Loss(Fraction(1), Fraction("1e-9"))]) == limit.spent([UNBOUNDED]) == UNBOUNDED
+    losses = [Loss(Fraction("0.2"))] * 7
+    for budget in (limit, dataclasses.replace(limit, accounting="sum")):
+        left, more = budget.left(losses), budget.num_more(losses)
+        assert budget.spent([*losses, Loss(left.epsilon)]).within(budget.limit)
+        assert not budget.spent([*losses, Loss(left.epsilon + Fraction(1, 10**6))]).within(budget.limit)
+        assert budget.spent(losses + losses[:1] * more).within(budget.limit)
+        assert not budget.spent(losses + losses[:1] * (more + 1)).within(budget.limit)

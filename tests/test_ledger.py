@@ -218,6 +218,30 @@ def test_set_budget_keeps_history_and_needs_a_note(book, ledger, path):
     assert not path.exists()
 
 
+def test_concentrated_budgets_last_longer(ledger, path):
+    ledger.spend(dp("0.1"), purpose(0, period="2026-W01"))  # a ledger of before has no column for it
+    limit = Budget(epsilon=4, delta="1e-6", neighbours=ADD, accounting="concentrated")
+    ledger.set_budget("rides", limit, note="a year of weeks")
+    more = limit.num_more([loss("0.1")])
+    assert more > 4 / 0.1  # more than the sum allows
+    assert f"{more} more weeks" in ledger.statement("rides").left_text()
+    refused(ledger, approximate("0.1", "1e-9"), purpose("d"))
+    refused(ledger, dp("0.1", protects="rider"), purpose("u"))
+    largest = ledger.statement("rides").left
+    ledger.spend(dp(largest.epsilon), purpose(1, limit, period="2026-W02"))
+    refused(ledger, dp("0.1"), purpose("last"))
+    statement = Ledger(path).statement("rides")
+    assert statement.budget == limit
+    assert statement.total == largest + loss("0.1")
+    assert statement.counted.within(limit.limit)
+    assert "0 more weeks" in statement.summary()
+    shown = statement.to_dict()
+    assert shown["budget"]["accounting"] == "concentrated"
+    assert shown["concentrated"]["delta"] == 1e-6
+    ledger.set_budget("rides", budget("0.5"), note="back to sums")
+    assert Ledger(path).statement("rides").overspent
+
+
 def test_totals_of_all_and_of_the_largest_period(book):
     book.spend(dp("0.1"), purpose(1, budget(1), period="a"))
     book.spend(dp("0.2"), purpose(2, period="a"))

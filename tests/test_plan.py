@@ -73,6 +73,14 @@ def sealed_plan(**changes: Any) -> Plan:
     return small_plan(**{**own, **changes})
 
 
+def test_sides_of_boxes_are_not_added_up_in_silence() -> None:
+    trucks = (Truck(name="van", capacity={"height": 250.0, "length": 600.0}),)
+    sides = small_plan(trucks=trucks, truck_of_bin=("van",) * 3, quantities={"height": "cm", "length": "cm"})
+    assert sides.summary().startswith("CAUTION     height and length are lengths")
+    floor = {"weight": "kg", "length": "m"}  # metres of the loading floor do add up
+    assert small_plan(trucks=trucks, truck_of_bin=("van",) * 3, quantities=floor).caution is None
+
+
 def test_a_margin_comes_back_and_older_plans_have_none(tmp_path: Path) -> None:
     for margin in (None, 0, 0.05, "1/3"):
         small_plan(margin=margin).write(tmp_path / "plan", force=True)

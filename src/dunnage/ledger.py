@@ -40,6 +40,7 @@ from dunnage.model.guarantees import (
     NO_LOSS,
     ONE_PERIOD_PER_RECORD,
     UNBOUNDED,
+    Accounting,
     Budget,
     KAnonymity,
     Loss,
@@ -48,7 +49,8 @@ from dunnage.model.guarantees import (
     SpendPurpose,
 )
 from dunnage.model.guarantees import total as sum_of
-from dunnage.model.periods import LENGTHS
+from dunnage.model.periods import LABEL, LENGTHS, length_of
+from dunnage.text import several
 
 # --- Where a ledger is kept: in memory, or in a SQLite file that appears complete, private and only once
 
@@ -258,13 +260,6 @@ def _named(loss: Loss) -> str:
     return str(loss) if loss.bounded else _NONE
 
 
-def _left(budget: Budget, spent: Loss) -> Loss:
-    """Return what is left: nothing once epsilon or delta is overspent, because no further spend fits."""
-    if spent.epsilon is None or not spent.within(budget.limit):
-        return NO_LOSS
-    return Loss(budget.epsilon - spent.epsilon, budget.delta - spent.delta)
-
-
 # The contents of a ledger
 
 
@@ -306,7 +301,8 @@ class BudgetEntry:
 
 
 def _budget_data(budget: Budget) -> dict[str, object]:
-    return {"epsilon": plain(budget.epsilon), "delta": plain(budget.delta), "neighbours": str(budget.neighbours)}
+    terms = {"epsilon": plain(budget.epsilon), "delta": plain(budget.delta), "neighbours": str(budget.neighbours)}
+    return {**terms, **({} if budget.accounting is Accounting.SUM else {"accounting": str(budget.accounting)})}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,12 +328,19 @@ class Statement:
         """The units that the spends protect; losses of different units do not add up."""
         return _units(self.spends)
 
+    @property
+    def _losses(self) -> list[Loss]:
+        return [spend.loss(self.neighbours) for spend in self.spends]
+
     @cached_property
     def total(self) -> Loss:
-        """The loss over all spends and periods, without any assumption."""
-        if len(self.units) > 1:
-            return UNBOUNDED
-        return sum_of(spend.loss(self.neighbours) for spend in self.spends)
+        """The sum of the losses of all spends and periods, without any assumption."""
+        return UNBOUNDED if len(self.units) > 1 else sum_of(self._losses)
+
+    @cached_property
+    def counted(self) -> Loss:
+        """What all spends amount to, as the budget counts them."""
+        return self.total if self.budget is None or len(self.units) > 1 else self.budget.spent(self._losses)
 
     @cached_property
     def total_per_period(self) -> Loss:
@@ -357,13 +360,19 @@ class Statement:
         return of_every_period + largest
 
     @property
+    def concentrated(self) -> bool:
+        return self.budget is not None and self.budget.accounting is Accounting.CONCENTRATED
+
+    @property
     def left(self) -> Loss | None:
-        return _left(self.budget, self.total) if self.budget is not None else None
+        if self.budget is None or not self.counted.bounded:
+            return None if self.budget is None else NO_LOSS
+        return self.budget.left(self._losses)
 
     @property
     def overspent(self) -> bool:
         """Whether more was spent than the budget now allows, for example after it was lowered."""
-        return self.budget is not None and not self.total.within(self.budget.limit)
+        return self.budget is not None and not self.counted.within(self.budget.limit)
 
     def summary(self) -> str:
         scope = f"{self.neighbours} neighbours"
@@ -377,6 +386,7 @@ class Statement:
             f"budget: {self.budget or _NONE}",
             f"total over all periods: {_named(self.total)} ({scope})",
             f"total per period: {_named(self.total_per_period)}, assuming {assumption}",
+            *([f"concentrated: {self.counted}"] if self.concentrated and self.counted.bounded else []),
             *([f"left: {self.left_text()}"] if self.budget is not None else []),
             f"spends: {len(self.spends)}",
         ]
@@ -395,7 +405,15 @@ class Statement:
             return f"nothing: releases protect one {' and one '.join(self.units)}, which do not add up"
         if not self.total.bounded:
             return "nothing: a release has no bound"
-        return "nothing: the budget is below what was spent" if self.overspent else str(self.left)
+        if not self.counted.bounded:
+            return "nothing: a release has a delta of its own, which concentrated accounting does not count"
+        if self.overspent:
+            return "nothing: the budget is below what was spent"
+        if not self.spends:
+            return str(self.left)
+        num, length = self.budget.num_more(self._losses), length_of(self.spends[-1].period or "")
+        more = several(num, "more release" if length == LABEL else f"more {length}")
+        return f"{self.left} for one more release, or enough for {more} like the last one"
 
     def composed(self) -> dict[str, object]:
         return {
@@ -410,6 +428,7 @@ class Statement:
             "dataset": self.dataset,
             "budget": _budget_data(self.budget) if self.budget is not None else None,
             **self.composed(),
+            **({"concentrated": _loss_data(self.counted)} if self.concentrated else {}),
             "left": _loss_data(self.left) if self.left is not None else None,
             "overspent": self.overspent,
             "budgets": [entry.to_dict() for entry in self.budgets],
@@ -439,15 +458,23 @@ def _check_texts(rows: Iterable[Iterable[object]]) -> None:
 
 
 def _budgets(database: sqlite3.Connection, dataset: str) -> tuple[BudgetEntry, ...]:
+    kept = "accounting" if _counts_otherwise(database) else f"'{Accounting.SUM}'"
     rows = database.execute(
-        "SELECT at, who, note, epsilon, delta, neighbours FROM budgets WHERE dataset = ? ORDER BY number", [dataset]
+        f"SELECT at, who, note, epsilon, delta, neighbours, {kept} FROM budgets WHERE dataset = ? ORDER BY number",
+        [dataset],
     ).fetchall()
     with _readable():
         _check_texts(rows)
+        names = ("epsilon", "delta", "neighbours", "accounting")
         return tuple(
-            BudgetEntry(at=at, who=who, note=note, budget=Budget(epsilon=epsilon, delta=delta, neighbours=neighbours))
-            for at, who, note, epsilon, delta, neighbours in rows
+            BudgetEntry(at=at, who=who, note=note, budget=Budget(**dict(zip(names, terms, strict=True))))
+            for at, who, note, *terms in rows
         )
+
+
+def _counts_otherwise(database: sqlite3.Connection) -> bool:
+    """Return whether the ledger has a column for the accounting of budgets; one is added when it is needed."""
+    return any(column[1] == "accounting" for column in database.execute("PRAGMA table_info(budgets)").fetchall())
 
 
 _PLAIN_COLUMNS = ("id", "at", "who", "dataset", "period", "policy_digest", "promise_digest", "basis", "note")
@@ -557,19 +584,22 @@ def _k_anonymous(spends: Iterable[Spend], promise: Promise, period: str | None) 
     return [spend for spend in spends if spend.guarantee["model"] == KAnonymity.model and spend.period == period]
 
 
-def _overspend(budget: Budget, spent: Loss, cost: Loss, dataset: str, others: Sequence[str]) -> BudgetError:
+def _overspend(budget: Budget, losses: Sequence[Loss], cost: Loss, dataset: str, others: Sequence[str]) -> BudgetError:
     """Say why a budget does not cover a spend; ``others`` are units that only earlier releases protect."""
-    if cost.bounded and spent.bounded and not others:
+    spent = budget.spent(losses)
+    if budget.spent([*losses, cost]).bounded and not others:
         problem = "does not cover this release. Request less, or change the budget with `dunnage budget set --note`."
     else:
-        who = "the release has" if not cost.bounded else "an earlier release had"
+        who = "an earlier release had" if not spent.bounded and budget.spent([cost]).bounded else "the release has"
         why = f"{who} no bound between {budget.neighbours} neighbours"
+        if budget.accounting is Accounting.CONCENTRATED and (cost.delta or sum_of(losses).delta):
+            why = f"{who} a delta of its own, which concentrated accounting does not count"
         if others:
             units = " and one ".join(others)
             why = f"an earlier release protects one {units}, and losses of different units do not add up"
         problem = f"cannot be kept: {why}. Write `allow_unbounded = true` in the policy to release anyway."
     what = f"the budget of dataset {dataset!r}, {budget}, {problem}"
-    return BudgetError(what, asked=str(cost), spent=str(spent), left=str(_left(budget, spent)))
+    return BudgetError(what, asked=str(cost), spent=str(spent), left=str(budget.left(losses)))
 
 
 # The ledger
@@ -713,14 +743,14 @@ class Ledger:
                 if not entries:
                     self._insert_budget(database, purpose.dataset, budget, "first budget, from the policy")
                 earlier = _spends(database, purpose.dataset)
-                spent = sum_of(item.loss(budget.neighbours) for item in earlier)
+                losses = [item.loss(budget.neighbours) for item in earlier]
                 others = [unit for unit in _units(earlier) if unit not in _units([spend])]
                 cost = spend.loss(budget.neighbours)
-                bounded = cost.bounded and spent.bounded and not others
-                if not ((spent + cost).within(budget.limit) if bounded else purpose.allow_unbounded):
-                    raise _overspend(budget, spent, cost, purpose.dataset, others)
-            losses = [(loss.epsilon, loss.delta if loss.bounded else None) for loss in map(spend.loss, Neighbours)]
-            texts = [_NONE if part is None else _fraction_text(part) for loss in losses for part in loss]
+                then = budget.spent([*losses, cost])
+                if not (then.within(budget.limit) if then.bounded and not others else purpose.allow_unbounded):
+                    raise _overspend(budget, losses, cost, purpose.dataset, others)
+            stated = [(loss.epsilon, loss.delta if loss.bounded else None) for loss in map(spend.loss, Neighbours)]
+            texts = [_NONE if part is None else _fraction_text(part) for loss in stated for part in loss]
             values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}
             guarantee = json.dumps(dict(spend.guarantee), sort_keys=True, allow_nan=False)
             amounts = dict(zip(_LOSS_COLUMNS, texts, strict=True))
@@ -789,6 +819,11 @@ class Ledger:
             "neighbours": str(budget.neighbours),
             "note": _storable(note),
         }
+        if budget.accounting is not Accounting.SUM or _counts_otherwise(database):
+            if not _counts_otherwise(database):
+                # Version 0.1.0 does not look at it and adds up, which refuses more, never less.
+                database.execute(f"ALTER TABLE budgets ADD COLUMN accounting TEXT NOT NULL DEFAULT '{Accounting.SUM}'")
+            values["accounting"] = str(budget.accounting)
         _insert(database, "budgets", values)
 
     def _time(self) -> str:

@@ -363,6 +363,7 @@ def budget_set(
     neighbours: Annotated[str, Option(help="Which neighbours the budget is for: add-remove | replace-one.")],
     note: Annotated[str, Option(help="Why you set it; the ledger keeps the note.")],
     delta: Annotated[str, Option(help="Maximum delta over all releases together.")] = "0",
+    accounting: Annotated[str, Option(help="sum | concentrated (for many small releases; needs a delta).")] = "sum",
     as_json: shared.JsonFlag = False,
 ) -> None:
     """Set or change the budget of a dataset. The ledger keeps your note with it.
@@ -370,13 +371,9 @@ def budget_set(
     Example: dunnage budget set L.sqlite --dataset rides --epsilon 2 --neighbours add-remove --note "board, 3 May"
     """
     from dunnage.exact import exact
-    from dunnage.model.guarantees import Neighbours
 
-    if neighbours not in tuple(Neighbours):
-        raise ParameterError(f"neighbours must be {' or '.join(Neighbours)}. Got {neighbours!r}.")
-    budget = dn.Budget(
-        epsilon=exact(epsilon, what="epsilon"), delta=exact(delta, what="delta"), neighbours=Neighbours(neighbours)
-    )
+    terms: dict[str, Any] = {"neighbours": neighbours, "accounting": accounting}  # a budget checks its terms itself
+    budget = dn.Budget(epsilon=exact(epsilon, what="epsilon"), delta=exact(delta, what="delta"), **terms)
     with dn.Ledger(ledger) as book:
         statement = book.set_budget(dataset, budget, note=note)
         print_result(statement.to_dict(), statement.summary(), as_json)

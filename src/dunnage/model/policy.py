@@ -42,7 +42,7 @@ from dunnage.errors import ParameterError, PolicyError, Problem, UserError
 from dunnage.exact import exact, plain, shown
 from dunnage.model.documents import Flaws, Model, problems_of, suggestion, type_name
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
-from dunnage.model.guarantees import Budget, Neighbours, SpendPurpose
+from dunnage.model.guarantees import Accounting, Budget, Neighbours, SpendPurpose
 from dunnage.model.hierarchies import Prefixes
 from dunnage.model.periods import LABEL, LENGTHS, MAX_LABEL, DateFormat, dates_of, is_label, length_of
 from dunnage.model.schema import (
@@ -776,6 +776,7 @@ class BudgetTable(MadeTable[Budget]):
     epsilon: Number = key("a positive number")
     delta: Number = key("a small probability", Fraction(0))
     neighbours: Annotated[Neighbours, Field(strict=False)]
+    accounting: Annotated[Accounting, Field(strict=False)] = Accounting.SUM
 
 
 class ExpectTable(MadeTable[Expect]):

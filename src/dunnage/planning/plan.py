@@ -50,6 +50,7 @@ FLEET_HEADER = ("zone", "shuttles")
 PARKING_FILE = "parking.csv"
 PARKING_HEADER = ("zone", "from", "rank", "stop")
 PACKING_HEADER = ("row", "bin")
+_LENGTHS = ("mm", "cm", "dm", "m", "in", "inch", "ft")  # units of a length
 MAX_SHUTTLES = 1_000_000  # of a zone
 MAX_WHOLE = 999_999_999  # in a list of rows, bins and counts
 _INVALID = "contradicts itself, or another version wrote it. Make the plan again."
@@ -400,6 +401,17 @@ class Plan(Displayed, Tabular):
         )
 
     @property
+    def caution(self) -> str | None:
+        """What would mislead someone who reads the plan alone."""
+        sides = [name for name, unit in self.quantities.items() if unit in _LENGTHS]
+        if len(sides) < 2:  # one length may be a length of the loading floor, which does add up
+            return None
+        return (
+            f"{' and '.join(sides)} are lengths. The plan adds them up as it adds weights, and does not place boxes: a "
+            "truck that fits by sums may not be loadable, and far fewer trucks may do. Pack by volume instead"
+        )
+
+    @property
     def linkage_advice(self) -> str | None:
         """What would lower a high truck linkage, with figures that were computed; None if it is not high."""
         linkage, least = self.truck_linkage, self.least_linkage
@@ -422,6 +434,7 @@ class Plan(Displayed, Tabular):
         linkage = self.truck_linkage
         cost = f", cost {self.objective:g}" if self.minimises == "cost" else ""
         lines = [
+            *([f"CAUTION     {self.caution}"] if self.caution else []),
             f"Bins        {self.num_bins}{cost}, at least {self.bound:g} needed: {self.status}",
             f"Model       {', '.join(f'{key} {value}' for key, value in self.model.plain().items())}",
         ]
