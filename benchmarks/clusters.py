@@ -90,9 +90,6 @@ def _entropy(values: Any) -> float:
     return float(-(share * np.log2(share)).sum())
 
 
-# Peers
-
-
 def literal_density(metric: Metric, k: int) -> IntArray:
     """Compute all averages again after every class, from all distances: what the paper's Algorithm 1 says."""
     apart = sum(
@@ -127,9 +124,6 @@ def mondrian(metric: Metric, k: int) -> IntArray:
         order = np.argpartition(part[np.ptp(part, axis=1).argmax()], len(rows) // 2)
         todo += [rows[order[: len(rows) // 2]], rows[order[len(rows) // 2 :]]]
     return found
-
-
-# Measuring
 
 
 def cluster_many(num: int, k: int) -> None:

@@ -224,9 +224,6 @@ def _over(plans: Iterable[Judged], measure: str) -> float:
     return mean(values) if values else math.nan
 
 
-# How it is drawn
-
-
 def frontiers() -> None:
     """Measure and draw trucks against truck linkage, for large and for small items."""
     panels = []
@@ -410,9 +407,6 @@ def promises() -> None:
         "The models promise different things: lower is cheaper, not better.",
     ]
     picture("promises.svg", top + height + 62, parts, "Objective ratio against epsilon for five promises", lines=lines)
-
-
-# What k and epsilon mean, in trucks and in odds
 
 
 ODDS_KS, ODDS_SEEDS = (2, 3, 5, 10, 20), range(1, 4)

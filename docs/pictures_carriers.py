@@ -56,9 +56,6 @@ STYLE = """
 """
 
 
-# What is measured
-
-
 @lru_cache(maxsize=1)
 def sensors() -> tuple[tuple[Quantity, ...], tuple[FloatArray, ...]]:
     """Generate one reading of every truck: the numbers with their bounds, and their columns."""
@@ -139,9 +136,6 @@ def by_epsilon(
     return found
 
 
-# Errors
-
-
 def errors() -> None:
     """Measure and draw how far means and shares are off, against what a report really gives away."""
     quantities, true = sensors()[0], true_shares(grid(LEVELS))
@@ -188,9 +182,6 @@ def errors() -> None:
     picture("carriers-error.svg", top + height + 62, parts, label, title=title, lines=lines, style=STYLE)
 
 
-# Maps
-
-
 def maps() -> None:
     """Draw the true and the estimated map at two levels."""
     side, top, gap = 168.0, 72.0, 16.0
@@ -230,9 +221,6 @@ def _map(on: Grid, shares: FloatArray, largest: float, left: float, top: float, 
     return tag("g", *cells, frame, transform=f"translate({left:g} {top:g}) scale({side / size:.4f})")
 
 
-# Parked trucks
-
-
 def parked() -> None:
     """Compute and draw how likely a truck that does not move is found, against time."""
     left, top, width, height = 62.0, 100.0, 640.0, 250.0
@@ -258,9 +246,6 @@ def parked() -> None:
     title = "A parked truck is found in hours by reports every five minutes, in weeks or months by one a day"
     label = "How soon a parked truck is found"
     picture("carriers-parked.svg", top + height + 48, parts, label, title=title, lines=notes, style=STYLE)
-
-
-# Tables
 
 
 def tables() -> None:

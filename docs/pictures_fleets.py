@@ -51,9 +51,6 @@ STYLE = """
 """
 
 
-# What is measured
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sized:
     """A release, the fleet sized on it, and what that fleet does on the true trips."""
@@ -77,9 +74,6 @@ def sized(method: str, epsilon: Fraction, seed: int, window: tuple[str, str] = B
     found = Sized(release=release, plan=plan, done=apply_fleet(plan, data, release, place))
     print(f"{method} epsilon {float(epsilon):g} draw {seed}: {found.summary()}", flush=True)
     return found
-
-
-# Fleet and wait by epsilon
 
 
 @lru_cache(maxsize=1)
@@ -132,9 +126,6 @@ def fleets_by_epsilon() -> None:
     picture("fleets-epsilon.svg", 178 + height, parts, label, title=title, lines=lines, style=STYLE)
 
 
-# Wait against fleet
-
-
 def waits() -> None:
     """Draw the mean wait against the fleet, for the true trips and for those of two releases."""
     sides = {name: by_epsilon()[name, Fraction(1)][0] for name in ("O5", "Laplace")}
@@ -182,9 +173,6 @@ def _curve(task: FleetTask, fleet: Sequence[int], *, days: int) -> tuple[list[tu
     return points, sum(fleet)
 
 
-# A day
-
-
 def day() -> None:
     """Size a fleet for a whole day of O5 counts, and draw what shuttles do by half-hours on the true trips."""
     found = sized("O5", Fraction(1), 0, WHOLE_DAY)
@@ -210,9 +198,6 @@ def day() -> None:
     title = f"All are out in the afternoon, most stand at night: {run.shuttles} shuttles, sized on O5 at epsilon 1"
     label = "Shuttles by half-hour of a day"
     picture("fleets-day.svg", top + height + 48, parts, label, title=title, lines=[note], style=STYLE)
-
-
-# The map
 
 
 def city_map() -> None:

@@ -53,9 +53,6 @@ HOPS = (8, 6, 5, 4)
 REFINE_SECONDS = 60  # more than the local search takes: it ends when nothing helps any more
 
 
-# What is measured
-
-
 @dataclass(frozen=True, eq=False)
 class Measured:
     """A release and what it cost."""
@@ -88,9 +85,6 @@ def measured(*, cards: bool = False, **parameters: Any) -> Measured:
     """Publish the rides in memory and measure what that cost."""
     view = ClassesView.of(published(UtilityClusters(k=K, **parameters), rides(cards), SEED).release)
     return Measured(view, ClassDistortion.of(view), own_weights(view))
-
-
-# Distortion by attribute and scenario
 
 
 def scenarios() -> None:
@@ -139,9 +133,6 @@ def _distortions(scenario: str, method: str, importance: dict[str, int] | str) -
     return {**found, "all": one.found.total(dict.fromkeys(ATTRIBUTES, 0.25))}
 
 
-# What classes cost
-
-
 def costs() -> None:
     """Measure and draw how the cost of classes is spread over rides, by growth and as published."""
     found = {
@@ -187,9 +178,6 @@ def costs() -> None:
     picture("rides-costs.svg", top + height + 62, parts, label, title=title, lines=[note], style=STYLE)
 
 
-# Sets of stations
-
-
 def stations() -> None:
     """Draw the sets of some classes, from cheap to expensive, on a schematic map of the network."""
     one = measured(cards=True)
@@ -227,9 +215,6 @@ def stations() -> None:
 
 def _clock(seconds: float) -> str:
     return f"{int(seconds) // 3600:02}:{int(seconds) % 3600 // 60:02}"
-
-
-# Suppression
 
 
 def suppression() -> None:

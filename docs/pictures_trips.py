@@ -76,9 +76,6 @@ STYLE = """
 """
 
 
-# What is measured
-
-
 @lru_cache(maxsize=3)
 def trips(window: tuple[str, str], bound: int | None = None) -> Dataset:
     """Generate trips; with a bound, riders are protected and so many trips of each are counted."""
@@ -156,9 +153,6 @@ def by_epsilon() -> dict[tuple[str, Fraction], Measured]:
     return found
 
 
-# Flows
-
-
 def flows() -> None:
     """Draw all flows of the busy hours: true, from O5, and with Laplace noise."""
     data = trips(BUSY)
@@ -233,9 +227,6 @@ def _zones(case: CountsTruth, top: float, side: float) -> list[Svg]:
     return parts
 
 
-# By epsilon
-
-
 def _against_epsilon(
     panels: Sequence[tuple[str, Callable[[Measured], float], tuple[float, float]]],  # title, measure, ends of the axis
     without: Callable[[Callable[[Measured], float]], float],  # where to draw the dotted line
@@ -300,9 +291,6 @@ def created() -> None:
     ]
     label = "Trips created and trips in all against epsilon"
     picture("trips-created.svg", 430, parts, label, title=title, lines=lines, style=STYLE)
-
-
-# Riders
 
 
 def riders() -> None:

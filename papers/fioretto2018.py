@@ -90,9 +90,6 @@ def quoted(results: Results) -> list[Quoted]:
     return [line for part in (_trips_created, _errors, _ablations, _before_rounding) for line in part(results)]
 
 
-# Sizes
-
-
 def _trips_created(results: Results) -> Iterator[Quoted]:
     own, whole, weekend = trips(WEEKDAY), trips(WHOLE_DAY), trips(WEEKEND)
     stops, pairs = len(own.counted.universe.stops), own.counted.universe.num_pairs
@@ -149,9 +146,6 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
         )
 
 
-# Trips that noise creates
-
-
 def _sigmas(method: str, epsilon: float, day: str, stated: float) -> float:
     """Return by how many standard errors of a mean of the paper's runs a number is off what is expected."""
     # Nearly all cells have no trips: noise makes them 1 + geometric, or none.
@@ -164,9 +158,6 @@ def _sigmas(method: str, epsilon: float, day: str, stated: float) -> float:
 
 def _span(day: str) -> str:
     return "the day" if day == WHOLE_DAY else "8 to 10 am"
-
-
-# Errors
 
 
 def _errors(results: Results) -> Iterator[Quoted]:
@@ -368,9 +359,6 @@ def _won(results: Results) -> Iterator[str]:
     yield says.sentence("presets", _listed(EPSILONS), "; ".join(parts))
 
 
-# Before rounding
-
-
 def _before_rounding(results: Results) -> Iterator[Quoted]:
     numbers = {h: float(np.mean([c.number for c in results.checked(NEGATIVE, h)])) for h in HIERARCHICAL}
     yield says(
@@ -409,12 +397,6 @@ def _before_rounding(results: Results) -> Iterator[Quoted]:
         for day in DAYS
     ]
     yield says("constrained-mechanisms-can-be", ours=(min(ratios), max(ratios)), agrees=min(ratios) < 1)
-
-
-# Times
-
-
-# Fleets
 
 
 def quoted_fleets(fleets: Fleets) -> list[Quoted]:
@@ -632,9 +614,6 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
             PAGE, tables, lambda name, rows: short_intervals(_across(rows) if name == "figure5" else rows), drawings
         ),
     ).write(out)
-
-
-# Tables
 
 
 def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:

@@ -64,9 +64,6 @@ def threshold(num_cells: int, epsilon: float) -> int:
     return math.ceil(0.5 + math.log(num_cells / 2) / epsilon)
 
 
-# What is sized
-
-
 @dataclass(frozen=True, eq=False)
 class Scene:
     """True trips in their city, and the fleet they need."""
@@ -124,9 +121,6 @@ def scene(place: str, day: str, draw: int) -> Scene:
         data, policy = generate_city_trips(setting, own, Path(folder) / "trips.csv", seed=SEED + draw)
         dataset = dn.load(data, dn.Policy.read(policy))
     return Scene(Trips(dataset, true_counts(dataset)), Ground.of(city(seed=seed)))
-
-
-# Jobs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,9 +265,6 @@ def measure(job: FleetJob) -> list[FleetRun]:
 
 def warm_up() -> None:
     measure(_job(WEEKDAY, 1.0, "O5", 0))
-
-
-# Results
 
 
 class Fleets(Runs):

@@ -172,9 +172,6 @@ def _root_mean_square(values: FloatArray) -> float:
     return math.sqrt(float((values**2).mean()))
 
 
-# Jobs
-
-
 @dataclass(frozen=True, kw_only=True)
 class Effort:
     runs: int  # releases of each method, epsilon and day
@@ -328,9 +325,6 @@ _CHECKS = {NEGATIVE: _negative, CONTRACTION: _contraction}
 def warm_up() -> None:
     for method, form in (("O5", SOUND), ("O5", PUBLISHED), (MARGINS, SOUND), ("H5", SOUND), (LAPLACE, SOUND)):
         measure(Job(day=WEEKDAY, epsilon=1.0, method=method, form=form, runs=1))
-
-
-# Results
 
 
 @dataclass(frozen=True, eq=False)

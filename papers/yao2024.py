@@ -87,9 +87,6 @@ def listed(values: Iterable[float]) -> str:
     return ", ".join(f"{value:.3g}" for value in values)
 
 
-# Section 3
-
-
 def _section_3(results: Results) -> Iterator[Quoted]:
     yield says("mean-absolute-error-of")
     yield says("variance-of-laplace-noise")
@@ -108,9 +105,6 @@ def warner_estimate(share: Fraction, truth: Fraction) -> Fraction:
     """Return the mean of eq. 12 for a true share if answers are true with a probability."""
     yes = share * truth + (1 - share) * (1 - truth)
     return (truth - 1) / (2 * truth - 1) + yes / (2 * truth - 1)
-
-
-# Section 4
 
 
 def _section_4(results: Results) -> Iterator[Quoted]:
@@ -190,9 +184,6 @@ def _section_4(results: Results) -> Iterator[Quoted]:
     )
     yield says("with-min-epsilon-i")
     yield says("range-of-the-personal")
-
-
-# Section 5
 
 
 def _setting_and_figure_6(results: Results) -> Iterator[Quoted]:
@@ -548,9 +539,6 @@ def true_loss(method: str, terms: str, kind: str, size: int) -> str:
     times = runs.place_factor(size, method, kind) if terms == DECLARED else 1
     within = f"{times} {own}" if times > 1 else own
     return within if method == OURS else f"{within} in an area, ∞ across"
-
-
-# Tables
 
 
 def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:

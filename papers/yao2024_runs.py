@@ -86,9 +86,6 @@ GRID_EPSILONS = (0.5, 1.0, 2.0, 5.0)
 FLOOR = 0.001  # least share that an absolute error is divided by in MAPE: ten vehicles
 
 
-# Budgets
-
-
 def budgets(epsilon: float, dimensions: int, method: str, terms: str) -> tuple[Fraction, ...]:
     """Return the budgets of vehicles: tiers between epsilon by the root of d and epsilon, or epsilon for all."""
     if terms == DECLARED and method in ONE_BUDGET:
@@ -114,9 +111,6 @@ def place_factor(steps: int, method: str, kind: str = PATHS) -> int:
     if method in (OURS, OURS_CLEAR):
         return 1
     return 2 * steps if method == LT_LDP and kind == PATHS else 2
-
-
-# Numbers
 
 
 @cache
@@ -189,9 +183,6 @@ def expected_mse(columns: Sequence[tuple[ReportedNumber, FloatArray]], epsilons:
             constant, square = law.quadratic
             found.append(constant + (square - 1) * float(np.mean(normalised(attribute, column) ** 2)))
     return float(np.mean(found)) / NUM_CARRIERS
-
-
-# Places and paths
 
 
 @lru_cache(maxsize=4)
@@ -368,9 +359,6 @@ def saying_nothing(cells: IntArray, steps: int, levels: int = LEVELS) -> dict[st
     return share_errors(Estimated(mechanism, np.full(num, 1 / num), np.zeros(0)), cells)
 
 
-# Jobs
-
-
 @dataclass(frozen=True, kw_only=True)
 class Effort:
     # runs, number_runs, long_runs: Repetitions of each method, budget and size; on numbers; where paths of three
@@ -489,9 +477,6 @@ def warm_up() -> None:
         measure(Job(kind=NUMBERS, data=GAUSS, method=method, terms=DECLARED, epsilon=1.0, size=2, runs=1))
     for method in SHARE_METHODS:
         measure(Job(kind=PATHS, data=FLEET, method=method, terms=DECLARED, epsilon=1.0, size=2, runs=1))
-
-
-# Results
 
 
 class Results(Runs):
