@@ -246,12 +246,7 @@ def frontiers() -> None:
         drawn.append((title, [*inner, *_spread_labels(points, across, down, width)]))
     place = {"left": 60, "top": top, "width": width, "height": height, "gap": 80, "title_at": (0, -22)}
     parts = [*legend(24, entries), *side_by_side(drawn, **place)]
-    words = (
-        "Truck linkage (mean), 0 to 1; --spread beside the marks. "
-        f"k = {FRONTIER_K}, 25 packages, mean of {len(FRONTIER_SEEDS)} draws."
-    )
-    label = "Trucks against truck linkage for large and small items"
-    picture("frontier.svg", top + height + 62, parts, label, lines=[words])
+    picture("frontier", top + height + 62, parts, k=FRONTIER_K, draws=len(FRONTIER_SEEDS))
 
 
 def _spread_labels(points: Points, across: Scale, down: Scale, width: float) -> list[Svg]:
@@ -309,11 +304,7 @@ def trucks_by_k() -> None:
     parts.append(tag("svg", *strip, x=left, y="0", overflow="visible"))
     title = "how likely the plan on means fits"
     parts.append(tag("text", title, class_="name", x=left - 40, y=base - bars.stop - 14))
-    words = (
-        f"25 packages of 125 to 375 kg, trucks of 500 kg, multisets, mean of {len(K_SEEDS)} draws. "
-        "Nothing is suppressed."
-    )
-    picture("trucks-by-k.svg", base + 46, parts, "Trucks needed against k for four ways to plan", lines=[words])
+    picture("trucks-by-k", base + 46, parts, draws=len(K_SEEDS))
 
 
 LETTERS = "ABCDEFGHIJ"
@@ -341,14 +332,8 @@ def draw_slots(case: Published) -> None:
     ends = case.release.classes.select(["weight_lower", "weight_upper"]).to_pydict().values()
     bounds = enumerate(zip(*ends, strict=True))
     words = ", ".join(f"{LETTERS[i]} {number_text(low)} to {number_text(high)} kg" for i, (low, high) in bounds)
-    lines = [
-        f"Classes of five: {words}.",
-        f"The assignment must fit whoever is who: {rows.num_bins} trucks.",
-        f"Slots are filled by the owner, who knows the weights: {sealed.num_bins} trucks. One of the "
-        f"{sealed.truck_linkage.fills:,} fills",
-        "that fit is drawn at random, so the planner's own packing of the weights is not followed.",
-    ]
-    picture("slots.svg", 96.0 + TRUCKS_SHOWN * 50, parts, "An assignment beside sealed slots", lines=lines)
+    trucks = {"rows": rows.num_bins, "sealed": sealed.num_bins, "fills": sealed.truck_linkage.fills}
+    picture("slots", 96.0 + TRUCKS_SHOWN * 50, parts, classes=words, **trucks)
 
 
 def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: str, num: int) -> list[Svg]:
@@ -400,13 +385,7 @@ def promises() -> None:
         drawn.append((title, inner))
     place = {"left": 60, "top": top, "width": width, "height": height, "gap": 80, "title_at": (0, -22)}
     parts += side_by_side(drawn, **place)
-    lines = [
-        "Trucks of a plan that fits with 95 %, over trucks that the true weights of the same packages need.",
-        f"100 packages; mean of {len(PROMISE_SEEDS)} draws, of the sampled lattice {len(LATTICE_SEEDS)}, which plans "
-        "only what it releases.",
-        "The models promise different things: lower is cheaper, not better.",
-    ]
-    picture("promises.svg", top + height + 62, parts, "Objective ratio against epsilon for five promises", lines=lines)
+    picture("promises", top + height + 62, parts, draws=len(PROMISE_SEEDS), lattice=len(LATTICE_SEEDS))
 
 
 ODDS_KS, ODDS_SEEDS = (2, 3, 5, 10, 20), range(1, 4)
@@ -454,9 +433,7 @@ def odds() -> None:
     entries.append(("plain", "1 / k", left + 260))
     entries += [(kind, f"{b:.0%} before", start + 100 * at) for at, (kind, b) in enumerate(SUSPICIONS.items())]
     parts = [panel(x, top, width, height, inner) for x, inner in ((left, linkages), (start, suspicions))]
-    words = "Left: 100 packages, plans on upper bounds, means of 3 draws. Right: the bound that epsilon states."
-    label = "Truck linkage against k, and suspicions against epsilon"
-    picture("k-and-epsilon.svg", below + 34, [*parts, *legend(below, entries)], label, lines=[words])
+    picture("k-and-epsilon", below + 34, [*parts, *legend(below, entries)])
 
 
 def _named(words: str) -> list[Svg]:

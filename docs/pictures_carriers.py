@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from picture_parts import across_line, curve, frame, legend, panel, picture, side_by_side
+from picture_parts import across_line, curve, frame, legend, panel, picture, side_by_side, style_of
 
 from dunnage.arrays import FloatArray
 from dunnage.auditing.carriers import locate
@@ -49,11 +49,7 @@ PER_DAY = 288
 PUBLISHED_REPORTS = (1, 3, 6, 12, 24, 48, 96, 144, 288)
 PUBLISHED_EPSILON = Fraction("0.5")
 MOMENTS = {1 / 288: "5 min", 1 / 24: "1 h", 1 / 3: "8 h", 1: "1 day", 7: "1 week", 30: "1 month", 365: "1 year"}
-STYLE = """
-.cell { fill: #0072b2; stroke: none; } .frame { fill: none; stroke: #59626d; }
-.nothing { stroke: #1b1f24; stroke-dasharray: 2 4; stroke-width: 1.5; }
-@media (prefers-color-scheme: dark) { .cell { fill: #56b4e9; } .nothing { stroke: #e8eaed; } }
-"""
+STYLE = style_of("pictures_carriers")
 
 
 @lru_cache(maxsize=1)
@@ -173,13 +169,8 @@ def errors() -> None:
     entries = [(STYLES[SOUND], "sound", 30.0), (STYLES[PUBLISHED], "published, at the same true loss", 110.0)]
     place = {"left": 62, "top": top, "width": 300, "height": height, "gap": 66, "title_at": (-30, -16)}
     parts = [*legend(54, entries), *side_by_side(drawn, **place)]
-    lines = [
-        "Root mean square error, both axes logarithmic. Dotted: no report, but middles of domains, all cells alike.",
-        f"{NUM_TRUCKS:,} (left) and {NUM_VEHICLES:,} generated trucks, one report each; mean of {RUNS} draws.",
-    ]
-    title = "At equal true loss sound reports are nearer: many numbers always, places from epsilon 2 on"
-    label = "Error of means and of shares against epsilon"
-    picture("carriers-error.svg", top + height + 62, parts, label, title=title, lines=lines, style=STYLE)
+    sizes = {"trucks": NUM_TRUCKS, "vehicles": NUM_VEHICLES, "RUNS": RUNS}
+    picture("carriers-error", top + height + 62, parts, style=STYLE, **sizes)
 
 
 def maps() -> None:
@@ -200,13 +191,7 @@ def maps() -> None:
             parts.append(_map(on, shares, largest, left, top, side))
         words = f"{100 * moved:.0f} % of the trucks in a wrong cell"
         parts.append(tag("text", words, x=24 + 2 * number * (side + gap), y=top + side + 22))
-    lines = [
-        f"{NUM_VEHICLES:,} generated trucks at eight o'clock, one report each at epsilon {float(MAP_EPSILON):g}.",
-        "Full colour: the fullest cell of the true map or more. The finer map would be refused as noise.",
-    ]
-    title = "The same trucks at the same epsilon carry a map of 64 cells, not one of 256"
-    label = "Maps of shares at two levels, true and estimated"
-    picture("carriers-map.svg", top + side + 54, parts, label, title=title, lines=lines, style=STYLE)
+    picture("carriers-map", top + side + 54, parts, style=STYLE, vehicles=NUM_VEHICLES, epsilon=float(MAP_EPSILON))
 
 
 def _map(on: Grid, shares: FloatArray, largest: float, left: float, top: float, side: float) -> Svg:
@@ -239,13 +224,7 @@ def parked() -> None:
     parts = legend(54, [("stochastic", f"published, epsilon {float(PUBLISHED_EPSILON):g} every five minutes", 30.0)])
     parts += legend(76, [(style, words, 30.0 + 190 * at) for at, (style, words) in enumerate(entries)])
     parts.append(panel(left, top, width, height, inner))
-    notes = [
-        "Chance that the likeliest cell is the right one, computed; 64 cells and elsewhere, all alike beforehand.",
-        "Published: 4 areas of 16 cells, the area in clear. Guessing gives 1.5 %.",
-    ]
-    title = "A parked truck is found in hours by reports every five minutes, in weeks or months by one a day"
-    label = "How soon a parked truck is found"
-    picture("carriers-parked.svg", top + height + 48, parts, label, title=title, lines=notes, style=STYLE)
+    picture("carriers-parked", top + height + 48, parts, style=STYLE)
 
 
 def tables() -> None:

@@ -16,7 +16,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from picture_parts import across_line, curve, frame, generated, legend, mean, panel, picture, published, side_by_side
+from picture_parts import (
+    across_line,
+    curve,
+    frame,
+    generated,
+    legend,
+    mean,
+    panel,
+    picture,
+    published,
+    side_by_side,
+    style,
+)
 
 from dunnage.arrays import IntArray
 from dunnage.auditing.counts import CountsTruth, CountsView, Errors
@@ -65,15 +77,7 @@ RIDER_EPSILONS = tuple(map(Fraction, ("0.25", "1", "4")))
 RIDER_RUNS = 5
 FOLD = 2  # so many stops are drawn as one, to keep files small
 SHADES = ((1, 0.14), (3, 0.34), (8, 0.62), (20, 1.0))  # fewest trips of each shade, and how much of the colour it has
-STYLE = """
-.heat { fill: none; stroke: #0072b2; } .swatch { fill: #0072b2; stroke: none; }
-.thin { stroke: #0072b2; stroke-width: 1.2; } .dashed { stroke-dasharray: 5 4; }
-.nothing { stroke: #1b1f24; stroke-dasharray: 2 4; stroke-width: 1.5; }
-.frame { fill: none; stroke: #59626d; }
-@media (prefers-color-scheme: dark) {
-  .heat { stroke: #56b4e9; } .swatch { fill: #56b4e9; } .thin { stroke: #56b4e9; } .nothing { stroke: #e8eaed; }
-}
-"""
+STYLE = style_of("pictures_trips")
 
 
 @lru_cache(maxsize=3)
@@ -173,14 +177,8 @@ def flows() -> None:
         parts.append(_heat(matrix, left, top, side / size))
         print(f"{words}: {int(matrix.sum())} trips, {int((matrix > 0).sum())} of {matrix.size} squares")
     parts += _zones(true, top, side)
-    lines = [
-        f"Trips from each stop (down) to each stop (across) from 8 to 10 am, {FOLD} neighbouring stops to a square.",
-        f"{len(true.universe.stops)} stops, {true.universe.num_cells:,} cells, "
-        f"{int((true.true > 0).sum())} of them with trips. One release each.",
-    ]
-    title = "At epsilon 1 O5 keeps the total and most of the pattern; Laplace noise fills the empty map"
-    label = "Origin-destination flows, true, private and noisy"
-    picture("trips-flows.svg", top + side + 40, parts, label, title=title, lines=lines, style=STYLE)
+    sizes = {"stops": len(true.universe.stops), "cells": true.universe.num_cells, "full": int((true.true > 0).sum())}
+    picture("trips-flows", top + side + 40, parts, style=STYLE, FOLD=FOLD, **sizes)
 
 
 def _matrix(case: CountsTruth, counts: IntArray) -> IntArray:
@@ -267,13 +265,7 @@ def errors() -> None:
         ("sums by mode and window", lambda one: one.sums[feature_name(MODES)], (2.0, 250_000.0)),
     )
     parts = _against_epsilon(panels, lambda read: read(without), left=70, width=300, height=270, faint=True)
-    title = "Projected counts are off by far less than noisy ones; a share for cells helps cells and costs sums"
-    lines = [
-        "Root mean square error in trips, both axes logarithmic. Dotted: publishing nothing at all.",
-        f"4,878 generated trips from 8 to 10 am, 67,600 cells; mean of {RUNS} releases each.",
-    ]
-    label = "Error of cells and of sums against epsilon"
-    picture("trips-error.svg", 450, parts, label, title=title, lines=lines, style=STYLE)
+    picture("trips-error", 450, parts, style=STYLE, RUNS=RUNS)
 
 
 def created() -> None:
@@ -284,13 +276,7 @@ def created() -> None:
         ("trips in all", lambda one: one.trips, (1000.0, 5e6)),
     )
     parts = _against_epsilon(panels, lambda _: total, left=84, width=292, height=250, faint=False)
-    title = f"Laplace noise makes trips out of nothing; projected counts keep the total near {total:,}"
-    lines = [
-        f"Both axes logarithmic. Dotted: the {total:,} true trips. Fewer are created the larger epsilon is.",
-        f"Generated trips from 8 to 10 am, 67,600 cells, 591 with trips; mean of {RUNS} releases each.",
-    ]
-    label = "Trips created and trips in all against epsilon"
-    picture("trips-created.svg", 430, parts, label, title=title, lines=lines, style=STYLE)
+    picture("trips-created", 430, parts, style=STYLE, RUNS=RUNS, total=total)
 
 
 def riders() -> None:
@@ -328,10 +314,7 @@ def riders() -> None:
         tag("text", "trips counted of a rider", class_="name", x=left + width + 12, y=top + height + 17),
         tag("text", "share of trips counted", class_="faint", x=left + width + 12, y=top + height + 35),
     ]
-    note = f"37,714 generated trips of a day, 811,200 cells, O5 with shares cells; mean of {RIDER_RUNS} releases each."
-    title = "Count two trips of a rider: fewer lose trips, more need more noise"
-    label = "Error against the bound on trips of a rider"
-    picture("trips-riders.svg", top + height + 68, parts, label, title=title, lines=[note], style=STYLE)
+    picture("trips-riders", top + height + 68, parts, style=STYLE, RUNS=RIDER_RUNS)
 
 
 DRAWN = {

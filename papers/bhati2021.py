@@ -79,13 +79,15 @@ class Rides:
         """Largest distance of each attribute, in the order of ``ATTRIBUTES``."""
         return np.array([np.ptp(self.start), *(table.max() for table in self.tables)])
 
+    def entropies(self) -> FloatArray:
+        """Return eq. 1 for each attribute, in bits; start times in buckets."""
+        columns = [(self.start // BUCKET).astype(np.int64), *self.codes.astype(np.int64)]
+        return np.array([entropy(np.bincount(column)) for column in columns])
+
     def weights(self, scenario: str) -> FloatArray:
         """Return the importance of each attribute in a scenario (eq. 2), in the order of ``ATTRIBUTES``."""
-        if (factors := FACTORS[scenario]) is not None:
-            given = np.array([factors[name] for name in ATTRIBUTES], dtype=float)
-        else:  # eq. 1, start times in buckets
-            columns = [(self.start // BUCKET).astype(np.int64), *self.codes.astype(np.int64)]
-            given = np.array([entropy(np.bincount(column)) for column in columns])
+        factors = FACTORS[scenario]
+        given = self.entropies() if factors is None else np.array([factors[name] for name in ATTRIBUTES], dtype=float)
         return given / given.sum()
 
     def metric(self, scenario: str, scaling: str = UNIT) -> Metric:
