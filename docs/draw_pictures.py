@@ -172,7 +172,6 @@ class Judged:
 
 
 def noised(law: PackageSetting, promise: Promise, epsilon: int, seed: int) -> tuple[Release, FloatArray]:
-    """Publish packages of a setting; return the release and the true weight of each row."""
     weights = draw_weights(law, np.random.default_rng(seed))
     mechanism = promise.mechanism(Fraction(epsilon), law)
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [law.low, law.high], "resolution": 1}
@@ -190,7 +189,6 @@ def noised(law: PackageSetting, promise: Promise, epsilon: int, seed: int) -> tu
 
 
 def judged(release: Release, truth: FloatArray, law: PackageSetting, model: Standard | Stochastic) -> Judged:
-    """Plan on a release and compare with a plan on the true weights of the same rows."""
     if not len(release):
         return Judged(math.nan, math.nan, math.nan, 0.0)
     plan = pack(release, capacity=law.capacity, model=model, seconds=0.5)
@@ -225,7 +223,6 @@ def _over(plans: Iterable[Judged], measure: str) -> float:
 
 
 def frontiers() -> None:
-    """Measure and draw trucks against truck linkage, for large and for small items."""
     panels = []
     for title, (setting, capacity) in (("Large: about two to a truck", LARGE), ("Small: about ten to a truck", SMALL)):
         points = frontier(setting, capacity)
@@ -272,7 +269,6 @@ def _spread_labels(points: Points, across: Scale, down: Scale, width: float) -> 
 
 
 def trucks_by_k() -> None:
-    """Measure and draw trucks against k, and how likely the plan on means fits."""
     trucks, likely = by_k(*LARGE)
     for number, k in enumerate(KS):
         print(
@@ -312,7 +308,6 @@ CLASS_STYLES = ("standard", "stochastic", "sealed", "mean", "plain")
 
 
 def draw_slots(case: Published) -> None:
-    """Draw what an assignment says, and what sealed slots say, for a few trucks of the example."""
     rows = pack(case.release, capacity=LARGE[1])
     sealed = pack(case.release, capacity=LARGE[1], model=Sealed())
     class_of = np.asarray(case.release.uncertain("weight").class_id)
@@ -355,7 +350,6 @@ def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: s
 
 
 def promises() -> None:
-    """Measure and draw how much weaker promises buy: trucks over those of the true weights, against epsilon."""
     panels = []
     for title, setting in PROMISE_SETTINGS.items():
         found = bought(setting)
@@ -401,7 +395,6 @@ def suspicion_after(before: float, epsilon: float) -> float:
 
 
 def odds() -> None:
-    """Measure, print and draw truck linkage against k, and suspicions against epsilon."""
     found: dict[tuple[str, str, int], Any] = {}  # trucks over those that the truth needs; linkage, mean and worst
     for (case, (setting, capacity)), k in product(ODDS_CASES.items(), ODDS_KS):
         for seed in ODDS_SEEDS:

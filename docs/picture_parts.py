@@ -22,16 +22,10 @@ from dunnage.publication import Publication
 from dunnage.showing.figures import Scale, Svg, lower_axis, tag
 from dunnage.tables.dataset import Dataset, load
 
-PICTURES = Path(__file__).resolve().parent / "pictures"
+DOCS = Path(__file__).resolve().parent
+PICTURES = DOCS / "pictures"
+TEXTS = tomllib.loads((DOCS / "pictures.toml").read_text(encoding="utf-8"))
 WIDTH = 760.0
-
-
-def style_of(name: str) -> str:
-    return "\n" + (PICTURES.parent / f"{name}.css").read_text(encoding="utf-8")
-
-
-STYLE = style_of("pictures")
-TEXTS = tomllib.loads((PICTURES.parent / "pictures.toml").read_text(encoding="utf-8"))
 
 
 def generated(
@@ -59,7 +53,8 @@ def picture(name: str, base: float, parts: Iterable[str], *, style: str = "", **
 
     Its title, label and the notes below, from ``base`` on, are written in ``pictures.toml``.
     """
-    texts = TEXTS[name]
+    texts, names = TEXTS[name], ["pictures", *([f"pictures_{style}"] if style else [])]
+    css = "".join("\n" + (DOCS / f"{own}.css").read_text(encoding="utf-8") for own in names)
     title, lines = (texts.get(key, empty) for key, empty in (("title", ""), ("lines", [])))
     heading = [tag("text", title.format(**values), class_="title", x=24, y=26)] if title else []
     notes = [
@@ -71,7 +66,7 @@ def picture(name: str, base: float, parts: Iterable[str], *, style: str = "", **
     size: dict[str, float | str] = {"width": WIDTH, "height": height, "viewBox": f"0 0 {WIDTH:g} {height:g}"}
     figure = tag(
         "svg",
-        tag("style", Svg(STYLE + style)),
+        tag("style", Svg(css)),
         page,
         *heading,
         *parts,
@@ -101,7 +96,6 @@ def side_by_side(
     gap: float,
     title_at: tuple[float, float] = (0.0, -14.0),  # from the corner of a panel
 ) -> list[Svg]:
-    """Place panels beside each other, each under its title."""
     parts = []
     for number, (title, inner) in enumerate(panels):
         x = left + number * (width + gap)
@@ -158,7 +152,6 @@ def across_line(down: Scale, value: float) -> Svg:
 
 
 def legend(y: float, entries: Sequence[tuple[str, str, float]]) -> list[Svg]:
-    """Draw marks with words beside them, at given places."""
     parts = []
     for model, words, x in entries:
         parts += [mark(model, f"{x:g}", y - 4), tag("text", words, x=x + 12, y=y)]

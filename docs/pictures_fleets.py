@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from picture_parts import curve, frame, legend, mark, mean, panel, picture, published, side_by_side, style_of
+from picture_parts import curve, frame, legend, mark, mean, panel, picture, published, side_by_side
 from pictures_trips import BUSY, METHODS, WHOLE_DAY, trips
 
 from dunnage.planning.demand import Ground
@@ -32,7 +32,6 @@ SIZED = {"O5": EPSILONS, "cells": EPSILONS, "margins": EPSILONS, "Laplace": EPSI
 """Laplace noise of smaller epsilon makes so many trips that sizing takes long; it only gets worse."""
 STYLES = {"O5": "standard", "cells": "stochastic", "margins": "sealed", "Laplace": "plain"}
 WORDS = {"O5": "O5", "cells": "O5, shares cells", "margins": "O5, shares margins", "Laplace": "Laplace noise"}
-STYLE = style_of("pictures_fleets")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,7 +61,6 @@ def sized(method: str, epsilon: Fraction, seed: int, window: tuple[str, str] = B
 
 @lru_cache(maxsize=1)
 def by_epsilon() -> dict[tuple[str, Fraction], list[Sized]]:
-    """Size fleets on releases of all methods, and print what came of it."""
     found = {}
     for method, epsilons in SIZED.items():
         for epsilon in epsilons:
@@ -72,7 +70,6 @@ def by_epsilon() -> dict[tuple[str, Fraction], list[Sized]]:
 
 
 def fleets_by_epsilon() -> None:
-    """Draw fleet and wait on the true trips against epsilon, always both."""
     found = by_epsilon()
     done = found["O5", Fraction(1)][0].done
     needed, wait = sum(done.needed or ()), float(done.ideal.wait_seconds.mean)
@@ -101,11 +98,10 @@ def fleets_by_epsilon() -> None:
             ]
         drawn.append((words, inner))
     parts += side_by_side(drawn, left=66, top=118.0, width=292.0, height=height, gap=76)
-    picture("fleets-epsilon", 178 + height, parts, style=STYLE, needed=needed, wait=wait, DRAWS=DRAWS)
+    picture("fleets-epsilon", 178 + height, parts, style="fleets", needed=needed, wait=wait, DRAWS=DRAWS)
 
 
 def waits() -> None:
-    """Draw the mean wait against the fleet, for the true trips and for those of two releases."""
     sides = {name: by_epsilon()[name, Fraction(1)][0] for name in ("O5", "Laplace")}
     ground = Ground.of(city())
     true = sides["O5"].done
@@ -133,7 +129,7 @@ def waits() -> None:
         panel(left, top, width, height, inner),
         tag("text", "shuttles, all zones", class_="name", x=left + width, y=top + height + 36, text_anchor="end"),
     ]
-    picture("fleets-waits", top + height + 62, parts, style=STYLE)
+    picture("fleets-waits", top + height + 62, parts, style="fleets")
 
 
 def _curve(task: FleetTask, fleet: Sequence[int], *, days: int) -> tuple[list[tuple[float, float]], int]:
@@ -149,7 +145,6 @@ def _curve(task: FleetTask, fleet: Sequence[int], *, days: int) -> tuple[list[tu
 
 
 def day() -> None:
-    """Size a fleet for a whole day of O5 counts, and draw what shuttles do by half-hours on the true trips."""
     found = sized("O5", Fraction(1), 0, WHOLE_DAY)
     run = Running.of(found.done.served, found.done.planned)
     left, top, width, height = 56.0, 92.0, 680.0, 220.0
@@ -169,11 +164,10 @@ def day() -> None:
         parts.append(tag("rect", class_=style, x=24 + 130 * at, y=45, width=14, height=11))
         parts.append(tag("text", words, x=44 + 130 * at, y=55))
     parts.append(panel(left, top, width, height, inner))
-    picture("fleets-day", top + height + 48, parts, style=STYLE, shuttles=run.shuttles)
+    picture("fleets-day", top + height + 48, parts, style="fleets", shuttles=run.shuttles)
 
 
 def city_map() -> None:
-    """Draw the city with the largest flows: true, and as released."""
     one, drawing = sized("O5", Fraction(1), 0), CityMap(city())
     planned = planned_task(one.release, Ground.of(city()), one.plan)
     sides = {"truth": ("true trips", _flows(one.done.task)), "release": ("O5 at epsilon 1", _flows(planned))}
@@ -186,7 +180,7 @@ def city_map() -> None:
         panels.append((share, [drawing.drawn(flows, most=most, style=style, label=words)]))
         print(share)
     parts = side_by_side(panels, left=24, top=top, width=width, height=high, gap=20, title_at=(0, -16))
-    picture("fleets-map", top + high + 16, parts, style=STYLE)
+    picture("fleets-map", top + high + 16, parts, style="fleets")
 
 
 def _flows(task: FleetTask) -> Flows:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from picture_parts import curve, frame, generated, legend, panel, picture, published, side_by_side, style_of
+from picture_parts import curve, frame, generated, legend, panel, picture, published, side_by_side
 
 from dunnage.arrays import FloatArray
 from dunnage.auditing.classes import ClassesView
@@ -37,7 +37,6 @@ SCENARIOS: dict[str, tuple[str, dict[str, int] | str, tuple[str, ...]]] = {
 """Of Bhati et al. 2021, Table 4: what counts, the importance, and what is preferred."""
 BUCKETS = {"start": 900}
 STEP = 0.02
-STYLE = style_of("pictures_rides")
 SHARES = (0.1, 0.5, 0.8, 0.97)
 PRICES = ("1", "0.7", "0.5", "0.4", "0.35", "0.3", "0.27", "0.25")
 HOPS = (8, 6, 5, 4)
@@ -46,15 +45,12 @@ REFINE_SECONDS = 60  # more than the local search takes: it ends when nothing he
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A release and what it cost."""
-
     view: ClassesView
     found: ClassDistortion
     weights: dict[str, float]
 
     @property
     def costs(self) -> FloatArray:
-        """What each class is charged for one of its records."""
         return self.found.class_costs(self.weights)
 
     def summary(self) -> str:
@@ -73,13 +69,11 @@ def rides(cards: bool) -> Dataset:
 
 
 def measured(*, cards: bool = False, **parameters: Any) -> Measured:
-    """Publish the rides in memory and measure what that cost."""
     view = ClassesView.of(published(UtilityClusters(k=K, **parameters), rides(cards), SEED).release)
     return Measured(view, ClassDistortion.of(view), own_weights(view))
 
 
 def scenarios() -> None:
-    """Measure and draw what importance does to each attribute, by growth and as published."""
     left, top, column, row = 150.0, 92.0, 120.0, 50.0
     parts = [
         tag("rect", class_="standard", x=24, y=40, width=16, height=10),
@@ -112,7 +106,6 @@ def scenarios() -> None:
 
 
 def _distortions(scenario: str, method: str, importance: dict[str, int] | str) -> dict[str, float]:
-    """Return the distortion of each attribute, and of all with equal weights."""
     one = measured(method=method, importance=importance, buckets=BUCKETS)
     print(f"{scenario} {method}: {one.summary()}")
     found = {name: one.found.attribute(name) for name in ATTRIBUTES}
@@ -120,7 +113,6 @@ def _distortions(scenario: str, method: str, importance: dict[str, int] | str) -
 
 
 def costs() -> None:
-    """Measure and draw how the cost of classes is spread over rides, by growth and as published."""
     found = {
         "standard": measured(buckets=BUCKETS),
         "stochastic": measured(method="published-density", buckets=BUCKETS),
@@ -156,11 +148,10 @@ def costs() -> None:
         tag("text", "rides", class_="name", x=24, y=top - 8),
         panel(left, top, width, height, inner),
     ]
-    picture("rides-costs", top + height + 62, parts, style=STYLE, SIZE=SIZE, K=K)
+    picture("rides-costs", top + height + 62, parts, style="rides", SIZE=SIZE, K=K)
 
 
 def stations() -> None:
-    """Draw the sets of some classes, from cheap to expensive, on a schematic map of the network."""
     one = measured(cards=True)
     release, each, sizes = one.view.release, one.costs, one.view.sizes
     assert release.classes is not None
@@ -187,7 +178,7 @@ def stations() -> None:
             tag("g", map_.drawn(sets, width=330), transform=f"translate({left:.1f} {top + 12:.1f})"),
         ]
         print(f"class {row}, cost {each[number]:.4f}")
-    picture("rides-stations", 92 + 2 * (height + 44) + 4, parts, style=STYLE, SIZE=SIZE, K=K)
+    picture("rides-stations", 92 + 2 * (height + 44) + 4, parts, style="rides", SIZE=SIZE, K=K)
 
 
 def _clock(seconds: float) -> str:
@@ -195,7 +186,6 @@ def _clock(seconds: float) -> str:
 
 
 def suppression() -> None:
-    """Measure and draw what losing rides buys: by a price, and by limits."""
     trials: dict[str, list[tuple[str, dict[str, Any]]]] = {
         "standard": [(price, {"price": Fraction(price)}) for price in PRICES],
         "stochastic": [(str(hops), {"limits": {"board": hops, "alight": hops}}) for hops in HOPS],

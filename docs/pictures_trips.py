@@ -16,19 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from picture_parts import (
-    across_line,
-    curve,
-    frame,
-    generated,
-    legend,
-    mean,
-    panel,
-    picture,
-    published,
-    side_by_side,
-    style,
-)
+from picture_parts import across_line, curve, frame, generated, legend, mean, panel, picture, published, side_by_side
 
 from dunnage.arrays import IntArray
 from dunnage.auditing.counts import CountsTruth, CountsView, Errors
@@ -77,7 +65,6 @@ RIDER_EPSILONS = tuple(map(Fraction, ("0.25", "1", "4")))
 RIDER_RUNS = 5
 FOLD = 2  # so many stops are drawn as one, to keep files small
 SHADES = ((1, 0.14), (3, 0.34), (8, 0.62), (20, 1.0))  # fewest trips of each shade, and how much of the colour it has
-STYLE = style_of("pictures_trips")
 
 
 @lru_cache(maxsize=3)
@@ -93,8 +80,6 @@ def trips(window: tuple[str, str], bound: int | None = None) -> Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """How far releases are off, on average over some."""
-
     cells: float  # root mean square over all cells
     occupied: float  # mean absolute error where there are trips in truth
     sums: dict[str, float]  # root mean square over the sums of each feature, by its name
@@ -110,7 +95,6 @@ class Measured:
 
 
 def released(mechanism: Any, data: Dataset, seed: int) -> CountsTruth:
-    """Publish in memory and put the counts beside the true ones."""
     return CountsTruth.of(CountsView.of(published(mechanism, data, seed).release), data, None)
 
 
@@ -124,7 +108,6 @@ def measured(mechanism: Any, data: Dataset, runs: int = RUNS) -> Measured:
 
 
 def compared(universe: Any, places: Any, true: IntArray, released: IntArray) -> Measured:
-    """Measure how far counts of cells are off."""
     difference, occupied = released - true, true > 0
     features = [Feature.of(universe, columns) for columns in SUMS]
     sums = {item.name: Errors.of(item.listed_sums(*places, difference), item.size).rmse for item in features}
@@ -138,7 +121,6 @@ def compared(universe: Any, places: Any, true: IntArray, released: IntArray) -> 
 
 
 def nothing(data: Dataset) -> Measured:
-    """Measure what publishing no trips at all would be off by."""
     counted = true_counts(data)
     places = counted.universe.split(counted.cells)
     return compared(counted.universe, places, counted.counts, np.zeros_like(counted.counts))
@@ -146,7 +128,6 @@ def nothing(data: Dataset) -> Measured:
 
 @lru_cache(maxsize=1)
 def by_epsilon() -> dict[tuple[str, Fraction], Measured]:
-    """Measure every method at every epsilon, and print it."""
     data = trips(BUSY)
     print(f"nothing: {nothing(data).summary()}")
     found = {}
@@ -158,7 +139,6 @@ def by_epsilon() -> dict[tuple[str, Fraction], Measured]:
 
 
 def flows() -> None:
-    """Draw all flows of the busy hours: true, from O5, and with Laplace noise."""
     data = trips(BUSY)
     names = {"O5": "constrained counts, O5", "Laplace": "Laplace noise"}
     cases = {name: released(METHODS[name](Fraction(1)), data, SEED) for name in names}
@@ -178,7 +158,7 @@ def flows() -> None:
         print(f"{words}: {int(matrix.sum())} trips, {int((matrix > 0).sum())} of {matrix.size} squares")
     parts += _zones(true, top, side)
     sizes = {"stops": len(true.universe.stops), "cells": true.universe.num_cells, "full": int((true.true > 0).sum())}
-    picture("trips-flows", top + side + 40, parts, style=STYLE, FOLD=FOLD, **sizes)
+    picture("trips-flows", top + side + 40, parts, style="trips", FOLD=FOLD, **sizes)
 
 
 def _matrix(case: CountsTruth, counts: IntArray) -> IntArray:
@@ -210,7 +190,6 @@ def _runs(chosen: npt.NDArray[np.bool_]) -> list[str]:
 
 
 def _zones(case: CountsTruth, top: float, side: float) -> list[Svg]:
-    """Write the zones of stops beside the first map."""
     city, parts = case.universe.city, []
     assert city is not None
     assert city.zones is not None
@@ -258,29 +237,26 @@ def _against_epsilon(
 
 
 def errors() -> None:
-    """Measure and draw how far single counts and sums are off, against epsilon."""
     without = nothing(trips(BUSY))
     panels = (
         ("single counts (cells)", lambda one: one.cells, (0.1, 300.0)),
         ("sums by mode and window", lambda one: one.sums[feature_name(MODES)], (2.0, 250_000.0)),
     )
     parts = _against_epsilon(panels, lambda read: read(without), left=70, width=300, height=270, faint=True)
-    picture("trips-error", 450, parts, style=STYLE, RUNS=RUNS)
+    picture("trips-error", 450, parts, style="trips", RUNS=RUNS)
 
 
 def created() -> None:
-    """Measure and draw how many trips there are in all, and how many that nobody made, against epsilon."""
     total = true_counts(trips(BUSY)).num_trips
     panels = (
         ("trips of types that nobody travelled", lambda one: one.created, (100.0, 5e6)),
         ("trips in all", lambda one: one.trips, (1000.0, 5e6)),
     )
     parts = _against_epsilon(panels, lambda _: total, left=84, width=292, height=250, faint=False)
-    picture("trips-created", 430, parts, style=STYLE, RUNS=RUNS, total=total)
+    picture("trips-created", 430, parts, style="trips", RUNS=RUNS, total=total)
 
 
 def riders() -> None:
-    """Measure and draw how far counts are off when riders are protected, by the bound on their trips."""
     lines: dict[Fraction, list[float]] = {}
     for epsilon in RIDER_EPSILONS:
         found = [measured(METHODS["cells"](epsilon), trips(WHOLE_DAY, bound), runs=RIDER_RUNS) for bound in BOUNDS]
@@ -314,7 +290,7 @@ def riders() -> None:
         tag("text", "trips counted of a rider", class_="name", x=left + width + 12, y=top + height + 17),
         tag("text", "share of trips counted", class_="faint", x=left + width + 12, y=top + height + 35),
     ]
-    picture("trips-riders", top + height + 68, parts, style=STYLE, RUNS=RIDER_RUNS)
+    picture("trips-riders", top + height + 68, parts, style="trips", RUNS=RIDER_RUNS)
 
 
 DRAWN = {

@@ -97,7 +97,6 @@ class Rides:
 
 
 def entropy(counts: IntArray) -> float:
-    """Return the Shannon entropy of counts, in bits (eq. 1)."""
     share = counts[counts > 0] / counts.sum()
     return float(-(share * np.log2(share)).sum())
 
@@ -119,8 +118,6 @@ def drawn(size: int, draw: int) -> Rides:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One way to cluster one table."""
-
     draw: int  # draw, size: which table, and its records
     size: int
     scenario: str
@@ -255,7 +252,6 @@ def mean_start(rides: Rides, of_record: IntArray) -> dict[str, float]:
 
 
 def jobs(effort: Effort) -> list[Job]:
-    """Return what has to be done, each thing once, long ones first."""
     cases: list[dict[str, Any]] = []
     for k in effort.ks:
         cases += [{"scenario": s, "method": m, "k": k} for s in FACTORS for m in (DENSITY, GROWTH, REFINED)]
@@ -321,7 +317,6 @@ _READING = "the paper does not say how a record with sets of stations is counted
 
 
 def quoted(results: Results) -> list[Quoted]:
-    """Compare everything that the text states."""
     parts = (_worked_example, _figures_3_4, _figures_5_7, _figures_8_10, _formulas)
     return [line for part in parts for line in part(results)]
 
@@ -554,7 +549,6 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
 
 
 def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:
-    """Return everything measured as tables by name."""
     row, effort = results.row, results.effort
     ks, beside = effort.ks, [{"scenario": s, "k": k, "method": m} for s in FACTORS for k in effort.ks for m in BESIDE]
     rides = [drawn(effort.size, draw) for draw in range(effort.draws)]

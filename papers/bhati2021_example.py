@@ -47,7 +47,6 @@ def classes() -> list[tuple[int, ...]]:
 
 
 def generalised(records: Sequence[int]) -> tuple[str, ...]:
-    """Write the generalised values of a class as Table 3 does."""
     rows = [TABLE_2[record - 1] for record in records]
     types, board, alight, start, taken, far = (list(column) for column in zip(*rows, strict=True))
     return (
@@ -69,7 +68,6 @@ def _range(values: Sequence[str]) -> str:
 
 
 def table() -> list[dict[str, object]]:
-    """Return our classes and values beside the paper's, one line a class."""
     rows: list[dict[str, object]] = []
     printed = dict(zip(CLASSES, TABLE_3, strict=True))
     for records in classes():

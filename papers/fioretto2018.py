@@ -71,7 +71,6 @@ says = Statements("fioretto2018", data=_DATA, tree=_TREE)
 
 
 def quoted(results: Results) -> list[Quoted]:
-    """Compare everything that the text states."""
     return [line for part in (_trips_created, _errors, _ablations, _before_rounding) for line in part(results)]
 
 
@@ -248,7 +247,6 @@ def _ablations(results: Results) -> Iterator[Quoted]:
 
 
 def findings(results: Results) -> list[str]:
-    """Say what else came out; every number is measured."""
     return [*_beside_nothing(results), *_won(results)]
 
 
@@ -399,7 +397,6 @@ def _each(found: Mapping[str, float], form: str, between: str = ", ") -> str:
 
 
 def fleet_findings(fleets: Fleets) -> list[str]:
-    """Say what else came out of fleets; every number is measured."""
     return [_within(fleets), *_beside_counts(fleets)]
 
 
@@ -422,7 +419,6 @@ def _within(fleets: Fleets) -> str:
 
 
 def _fleet_words(method: str, runs: Sequence[FleetRun]) -> str:
-    """Write a fleet with the waits it causes, and how many rides nobody serves."""
     shuttles, wait, unserved = (mean_of(runs, column)[0] for column in ("shuttles", "wait", "unserved"))
     left = f", {unserved:,.0f} rides unserved" if unserved else ""
     return f"{method} {shuttles:,.0f} ({wait:,.0f} s{left})"
@@ -490,7 +486,6 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
 
 
 def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:
-    """Return everything measured as tables by name."""
     both, nothing = (PUBLISHED, SOUND), (NOTHING, FLOOR, *PAPERS_OWN)
     errors = {"rmse": "rmse", "mae": "mae"}
     in_table = dict(zip(IN_TABLE_2, TABLE_2["H5"][WEEKDAY], strict=True))
@@ -621,7 +616,6 @@ def _seconds(results: Results) -> list[dict[str, object]]:
 
 
 def _across(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Put the epsilons of a mechanism beside each other."""
     found: dict[tuple[object, ...], dict[str, object]] = {}
     for column, row in itertools.product(("rmse", "mae"), rows):
         kind = {key: row[key] for key in ("day", "form", "mechanism")}
@@ -661,7 +655,6 @@ def _draw_5(results: Results) -> list[Svg]:
 
 
 def _draw_fleets(fleets: Fleets) -> list[Svg]:
-    """Draw fleets beside the waits that they cause, day by day."""
     parts = []
     for column, title in {"shuttles": "shuttles", "wait": "seconds of wait"}.items():
         by_title, limits = {}, {}

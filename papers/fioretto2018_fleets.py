@@ -66,19 +66,15 @@ def threshold(num_cells: int, epsilon: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """True trips in their city, and the fleet they need."""
-
     own: Trips
     ground: Ground
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """First second of the service and the one after its last."""
         return service_seconds(self.own.counted.universe)
 
     @cached_property
     def truth(self) -> FleetTask:
-        """The true trips, each at its second."""
         days = true_days(self.own.dataset, self.own.counted.universe, self.ground, None)
         assert days is not None  # trips are single ones, of one date
         return FleetTask(self.ground, days, service=Service(), max_wait=MAX_WAIT, span=self.span)
@@ -158,7 +154,6 @@ class FleetRun(Run):
 
 
 def jobs(effort: Effort) -> list[FleetJob]:
-    """Return everything to size, long ones first."""
     full = len(effort.epsilons) == len(EPSILONS)
     methods = METHODS if full else METHODS_QUICK
     todo: list[FleetJob] = []
@@ -261,7 +256,6 @@ _ERRORS = {"shuttles": "more_shuttles", "wait": "more_wait", "idle": "more_idle"
 
 
 def tables_of(fleets: Fleets) -> dict[str, list[dict[str, object]]]:
-    """Return everything measured as tables by name."""
     by_epsilon = [
         {"day": day, "mechanism": method, "epsilon": epsilon, **_measured(own)}
         for day in fleets.days
@@ -324,7 +318,6 @@ def _measured(runs: Sequence[FleetRun]) -> dict[str, object]:
 
 
 def left_out(fleets: Fleets) -> list[dict[str, object]]:
-    """Return what was not sized, with how many trips it has."""
     return [
         {"day": run.day, "mechanism": run.method, "epsilon": run.epsilon, "trips": float(run.trips)}
         for run in fleets.runs

@@ -93,7 +93,6 @@ class Trips:
 
     @property
     def num_cells(self) -> int:
-        """Trip types there are, occurring or not."""
         return self.counted.universe.num_cells
 
     @cached_property
@@ -169,7 +168,6 @@ class Job:
 
 
 def jobs(effort: Effort) -> list[Job]:
-    """Return everything to do, long ones first."""
     both = [*PAPERS_OWN, FLOOR, *ABLATIONS]
     ways = [(method, form) for method in both for form in (PUBLISHED, SOUND)]
     ways += [(method, PUBLISHED) for method in READINGS] + [(method, SOUND) for method in PRESETS]

@@ -75,8 +75,6 @@ Effort, FULL, QUICK = efforts(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """One draw at one k."""
-
     setting: Setting
     instance: int
     k: int
@@ -230,7 +228,6 @@ class Results:
         return run.plan_feasible < 1 - RISK - 4 * math.sqrt(RISK * (1 - RISK) / self.effort.permutations)
 
     def summary(self, methods: Sequence[str]) -> list[dict[str, object]]:
-        """Return mean and standard deviation of each measure, by setting, k and method."""
         columns = ("ratio", "plan_feasible", "bins_feasible", "anonymise_seconds", "solve_seconds", "linkage_mean")
         rows = []
         for setting, k, method in itertools.product(NAMES, self.effort.ks, methods):

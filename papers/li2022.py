@@ -294,7 +294,6 @@ def measure(job: Job) -> list[Any]:
 
 
 def measure_all(effort: runs.Effort, *, workers: int) -> tuple[runs.Results, Tables]:
-    """Measure the figures, and what stands beside the paper as tables by name."""
     # Long jobs first, so that no core waits at the end.
     todo: list[Job] = [*beside.parts(effort), *runs.jobs(effort), *beside.form_jobs(effort)]
     found = in_parallel(measure, todo, workers=workers, warm_up=runs.warm_up)
@@ -315,7 +314,6 @@ def _rounded(rows: Sequence[Row]) -> list[dict[str, object]]:
 
 
 def _drawn(results: Results, number: int) -> list[Svg]:
-    """Draw each measure, one panel a setting, as a row of the paper's figures."""
     parts: list[Svg] = []
     if number == LATTICE:  # epsilon and delta at every k, for samples of 50, or of 200 beyond the usual k
         hard = [k for k in results.effort.hard_ks if k not in results.effort.ks]
@@ -354,7 +352,6 @@ def _curve(results: Results, number: int, column: str, setting: str, method: str
 
 
 def _form_panels(rows: Sequence[Row]) -> list[Svg]:
-    """Draw what each form of noise costs, one panel a setting."""
     parts = []
     for column in ("ratio", "bins_feasible"):
         by_title: dict[str, list[Curve]] = {}

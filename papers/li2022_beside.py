@@ -133,8 +133,6 @@ FORMS = (
 
 @dataclass(frozen=True)
 class FormJob:
-    """One draw on which all forms are compared."""
-
     job: Job
 
 
@@ -542,7 +540,6 @@ def measure_part(part: Part) -> list[tuple[Part, dict[str, object]]]:
 
 
 def by_name(found: Sequence[tuple[Part, dict[str, object]]], effort: Effort) -> dict[str, list[dict[str, object]]]:
-    """Put lines into their tables, in the order in which parts are listed."""
     tables: dict[str, list[dict[str, object]]] = {table: [] for table in MEASURES}
     for part in parts(effort):
         tables[part.table] += [row for own, row in found if own == part]

@@ -68,8 +68,6 @@ Effort, FULL, QUICK = efforts(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """One draw of one setting in one figure."""
-
     figure: int
     setting: Setting
     instance: int
@@ -269,7 +267,6 @@ def measure(job: Job) -> list[Run]:
 
 
 def jobs(effort: Effort) -> list[Job]:
-    """List all jobs, the long ones of setting VII first so that no core waits at the end."""
     listed = [
         Job(figure, setting, instance, effort)
         for figure in FIGURES
@@ -309,7 +306,6 @@ class Results:
         return sorted({run.x for run in self.runs if run.figure == figure and run.setting == setting})
 
     def summary(self, figure: int) -> list[dict[str, object]]:
-        """Return mean and standard deviation of each measure of a figure, by setting, k or epsilon, and method."""
         cells = itertools.product([s.numeral for s in settings_of(figure)], self.methods(figure))
         columns = ("ratio", "bins_feasible", "plan_feasible", *(("kept", "ratio_all") if figure == LATTICE else ()))
         across, sizes = "epsilon" if figure in (CLUSTERS, LAPLACE) else "k", {s.numeral: s.law.size for s in TABLE_1}
@@ -340,7 +336,6 @@ _SCHEMA = policy_of(TABLE_1[0].law, SampledLattice).schema
 
 
 def setting_table() -> list[dict[str, object]]:
-    """Return Tables 1 and 2 as they are drawn here."""
     rows = []
     for number, setting in [*((1, one) for one in TABLE_1), *((2, one) for one in TABLE_2)]:
         row, law = {"table": number, "setting": setting.numeral, "name": setting.name}, setting.law

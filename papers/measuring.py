@@ -11,7 +11,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import astuple, dataclass, fields, make_dataclass
+from dataclasses import astuple, dataclass, make_dataclass
 from functools import cache, cached_property
 from importlib import resources
 from types import SimpleNamespace
@@ -120,7 +120,6 @@ class Runs:
         return self._by_kind.get(tuple(kind[name] for name in self.KIND), [])
 
     def values(self, column: str, **kind: Any) -> FloatArray:
-        """Return one measure of the runs of one kind."""
         return column_of(self.of_kind(**kind), column)
 
     def mean(self, column: str, **kind: Any) -> float:
@@ -132,7 +131,6 @@ class Runs:
 
 
 def column_of(runs: Iterable[Any], column: str) -> FloatArray:
-    """Return one measure of some runs."""
     return np.array([getattr(run, column) for run in runs], dtype=np.float64)
 
 
@@ -142,8 +140,3 @@ def means(summary: Callable[[FloatArray], tuple[float, float]], values: Mapping[
     for name, own in values.items():
         line[name], line[f"{name}_sd"] = summary(own)
     return line
-
-
-def fields_of(job: Any, kind: type) -> dict[str, Any]:
-    """Return the fields that a job has in common with what is made of it."""
-    return {field.name: getattr(job, field.name) for field in fields(kind)}

@@ -67,8 +67,6 @@ class Quoted(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of a line chart."""
-
     name: str  # for the legend
     points: Sequence[tuple[float, float, float]]  # across, mean and standard deviation, from left to right
     style: int  # number of the colour
@@ -165,7 +163,6 @@ def _diamond(x: str, y: float) -> Svg:
 
 
 def legend(curves: Iterable[Curve], *, paper: bool = False, limit: str = "") -> Svg:
-    """Name the colours of a group of charts, and what the line across is, if there is one."""
     parts = []
     for curve in curves:
         look = f"key line s{curve.style % _MAX_STYLES}{' broken' if curve.dashed else ''}"
@@ -182,7 +179,6 @@ def panel(title: str, figure: Svg, caption: str = "") -> Svg:
 
 
 def panels(parts: Sequence[Svg], *, wide: bool = False) -> Svg:
-    """Put charts beside each other, five or, if they are wide, two."""
     return tag("div", *parts, class_="panels two" if wide else "panels")
 
 
@@ -222,7 +218,6 @@ def explained(title: str, text: str, *parts: str) -> Svg:
 
 
 def shown(value: object) -> str:
-    """Write a cell for a person."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
@@ -276,7 +271,6 @@ def intervals_named(rows: Sequence[Row]) -> list[dict[str, object]]:
 
 
 def verdict(agrees: bool, why: str) -> str:
-    """Say whether a figure agrees, and why if it does not."""
     return "agrees" if agrees else f"differs: {why}"
 
 
@@ -330,8 +324,6 @@ class Statements:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """Everything that a reproduction writes into its folder."""
-
     page: PageText
     note: str  # how it was measured
     data: str  # what was generated

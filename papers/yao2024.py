@@ -116,7 +116,6 @@ def place_factor(steps: int, method: str, kind: str = PATHS) -> int:
 
 @cache
 def numbers(law: str, dimensions: int) -> tuple[tuple[ReportedNumber, FloatArray], ...]:
-    """Generate what carriers report: for each attribute its column."""
     setting = TelemetrySetting(size=NUM_CARRIERS, readings=1, attributes=dimensions, law=law)
     table = telemetry(setting, seed=SEED)
     quantities = [
@@ -146,7 +145,6 @@ def number_report(method: str, attributes: Sequence[ReportedNumber], epsilon: Fr
 
 
 def tiers_of(num: int, num_tiers: int, generator: np.random.Generator) -> list[IntArray]:
-    """Deal vehicles out to tiers, all alike, without looking at them."""
     chosen = generator.integers(0, num_tiers, num)
     return [np.flatnonzero(chosen == tier) for tier in range(num_tiers)]
 
@@ -194,7 +192,6 @@ def grid(levels: int = LEVELS, area_levels: int = AREA_LEVELS) -> Grid:
 
 @lru_cache(maxsize=1)
 def fleet() -> tuple[FloatArray, FloatArray]:
-    """Generate longitudes and latitudes of all vehicles, a row for each moment."""
     table = positions(PositionSetting(size=NUM_VEHICLES, epochs=NUM_EPOCHS), seed=SEED)
     longitudes, latitudes = (table[name].to_numpy().reshape(NUM_EPOCHS, NUM_VEHICLES) for name in ("lon", "lat"))
     return longitudes, latitudes
@@ -202,7 +199,6 @@ def fleet() -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=4)
 def fleet_cells(levels: int) -> IntArray:
-    """Return the cells of all vehicles, a row for each moment."""
     longitudes, latitudes = fleet()
     found = batch.find_cells(grid(levels), longitudes.ravel(), latitudes.ravel())
     return found.reshape(NUM_EPOCHS, NUM_VEHICLES).astype(np.int16)
@@ -215,7 +211,6 @@ def walked(run: int, runs: int, steps: int, levels: int = LEVELS) -> IntArray:
 
 
 def share_mechanism(method: str, on: Grid, steps: int, tiers: Sequence[Tier]) -> Shared:
-    """Return a method for places (one step) or paths."""
     clear, published = method == OURS_CLEAR, method in PAPERS_SHARES
     if steps == 1:
         return LocalLocation(grid=on, tiers=tuple(tiers), area_in_clear=clear, as_published=published)
@@ -365,8 +360,6 @@ Effort, FULL, QUICK = efforts(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is reported, and how."""
-
     kind: str  # ``numbers``, ``places``, ``paths`` or ``grids``
     data: str  # law of the numbers, or ``fleet``
     method: str
@@ -385,7 +378,6 @@ ERRORS = ("mse", "rmse", "mape", "rmse_projected", "mape_projected")
 
 
 def jobs(effort: Effort) -> list[Job]:
-    """Return everything to do, long ones first."""
     cases = [(data, EPSILON, size) for data in (GAUSS, UNIFORM) for size in DIMENSIONS]
     cases += [(CENSUS, epsilon, CENSUS_DIMENSIONS) for epsilon in effort.epsilons]
     # What is the same on two terms is run once.
@@ -595,7 +587,6 @@ says = Statements("yao2024", budget=_BUDGET)
 
 
 def quoted(results: Results) -> list[Quoted]:
-    """Compare everything that the text states."""
     parts = (_section_3, _section_4, _setting_and_figure_6, _figure_7, _figures_8_9)
     return [line for part in parts for line in part(results)]
 
@@ -856,7 +847,6 @@ def share_gains(results: Results, method: str, ours: str, size: int, kind: str, 
 
 
 def findings(results: Results) -> list[str]:
-    """Say what else came out; every number is measured or exact."""
     losses = [printed_duchi_loss(float(epsilon), 4) for epsilon in CHECKED]
     duchi = says.sentence("duchi", listed(losses), listed(map(float, CHECKED)))
     return [*_found(results), duchi]
@@ -940,7 +930,6 @@ def true_loss(method: str, terms: str, kind: str, size: int) -> str:
 
 
 def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:
-    """Return everything measured as tables by name."""
     return {
         "losses": [
             {"report": name, "declared": 0.5, "true loss": "no bound" if loss is None else float(loss), "found by": way}
