@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any, NamedTuple
@@ -119,8 +118,7 @@ def by_k(setting: str, capacity: int) -> tuple[dict[str, list[float]], list[floa
     return trucks, likely
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """A way to publish weights at a given epsilon: its mark, its words, the model it keeps, and its mechanism."""
 
     mark: str
@@ -140,48 +138,33 @@ def _lattice(epsilon: Fraction, _: PackageSetting) -> SampledLattice:
     return SampledLattice(epsilon=epsilon, delta=LATTICE_DELTA, epsilon_choice=choice)
 
 
+def _values(law: str) -> Callable[[Fraction, PackageSetting], NoisyValues]:
+    return lambda epsilon, _: NoisyValues(epsilon=epsilon, confidence=CONFIDENCE, law=law)
+
+
+def _quantiles(epsilon: Fraction, _: PackageSetting) -> NoisyClusters:
+    return NoisyClusters(epsilon=epsilon, quantiles=QUARTERS, confidence=CONFIDENCE)
+
+
 PROMISES = (
     Promise("standard", "public borders", "within-cluster", _quarters),
-    Promise(
-        "stochastic",
-        "drawn borders",
-        "within-published-borders",
-        lambda epsilon, _: NoisyClusters(epsilon=epsilon, quantiles=QUARTERS, confidence=CONFIDENCE),
-    ),
-    Promise(
-        "sealed", "Laplace", "dp, replace-one", lambda epsilon, _: NoisyValues(epsilon=epsilon, confidence=CONFIDENCE)
-    ),
-    Promise(
-        "mean",
-        "piecewise",
-        "dp, replace-one",
-        lambda epsilon, _: NoisyValues(epsilon=epsilon, confidence=CONFIDENCE, law="piecewise"),
-    ),
+    Promise("stochastic", "drawn borders", "within-published-borders", _quantiles),
+    Promise("sealed", "Laplace", "dp, replace-one", _values("laplace")),
+    Promise("mean", "piecewise", "dp, replace-one", _values("piecewise")),
     Promise("plain", "sampled lattice", "sampled-dp, add-remove", _lattice),
 )
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One plan beside the truth: its trucks by those that the same packages need, and how well it fits."""
-
-    ratio: float
-    bins_fit: float
-    plan_fits: float
-    planned: float
+Judged = dict[
+    str, float
+]  # trucks by those that the same packages need, how well bins and plan fit, and what is planned
 
 
 def noised(law: PackageSetting, promise: Promise, epsilon: int, seed: int) -> tuple[Release, FloatArray]:
     weights = draw_weights(law, np.random.default_rng(seed))
     mechanism = promise.mechanism(Fraction(epsilon), law)
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [law.low, law.high], "resolution": 1}
-    document = {
-        "dataset": "packages",
-        "protects": "package",
-        "attributes": {"weight": {**weight, "doubling": (law.high - law.low) / 4}},
-        "mechanism": {"name": mechanism.name},
-    }
-    data = Dataset.from_table(pa.table({"weight": weights}), Policy.from_dict(document))
+    document = {"dataset": "packages", "protects": "package", "mechanism": {"name": mechanism.name}}
+    attributes = {"weight": {**weight, "doubling": (law.high - law.low) / 4}}
+    data = Dataset.from_table(pa.table({"weight": weights}), Policy.from_dict({**document, "attributes": attributes}))
     release, key = published(mechanism, data, 1000 * epsilon + seed)
     record = np.empty(len(release), dtype=np.int64)
     record[key.table.column("row").to_numpy()] = key.table.column("source_row").to_numpy() - 1
@@ -190,11 +173,12 @@ def noised(law: PackageSetting, promise: Promise, epsilon: int, seed: int) -> tu
 
 def judged(release: Release, truth: FloatArray, law: PackageSetting, model: Standard | Stochastic) -> Judged:
     if not len(release):
-        return Judged(math.nan, math.nan, math.nan, 0.0)
+        return {"planned": 0.0}
     plan = pack(release, capacity=law.capacity, model=model, seconds=0.5)
     least = len(pack_bins(truth.astype(np.int64), int(law.capacity), seconds=1.0).bins)
     fits = np.bincount(plan.assignment, weights=truth) <= law.capacity
-    return Judged(plan.num_bins / least, float(fits.mean()), float(fits.all()), len(release) / law.size)
+    own = {"ratio": plan.num_bins / least, "bins_fit": float(fits.mean()), "plan_fits": float(fits.all())}
+    return {**own, "planned": len(release) / law.size}
 
 
 Bought = dict[tuple[str, int], tuple[list[Judged], list[Judged]]]
@@ -218,7 +202,7 @@ def bought(setting: str) -> Bought:
 
 def _over(plans: Iterable[Judged], measure: str) -> float:
     """Return the mean of a measure over the draws that left something to plan."""
-    values = [getattr(plan, measure) for plan in plans if plan.planned or measure == "planned"]
+    values = [plan[measure] for plan in plans if measure in plan]
     return mean(values) if values else math.nan
 
 
