@@ -90,9 +90,6 @@ def _entropy(values: Any) -> float:
     return float(-(share * np.log2(share)).sum())
 
 
-# Peers
-
-
 def literal_density(metric: Metric, k: int) -> IntArray:
     """Compute all averages again after every class, from all distances: what the paper's Algorithm 1 says."""
     apart = sum(
@@ -129,9 +126,6 @@ def mondrian(metric: Metric, k: int) -> IntArray:
     return found
 
 
-# Measuring
-
-
 def cluster_many(num: int, k: int) -> None:
     """Cluster rides in blocks and print distortion and CPU seconds; alone in its process, so that memory is its own."""
     warm_up()
@@ -165,18 +159,13 @@ def _described_rows() -> list[Row]:
         refined = trees.total(refine(trees, grown, k, seconds=REFINE_SECONDS))
         ranges, seconds = taken(lambda k=k: grow(numbers, k))
         cut, cut_seconds = taken(lambda k=k: mondrian(numbers, k))
-        median = numbers.total(cut)
+        median, density = numbers.total(cut), trees.total(published_density(trees, k))
         rows += [
             row(f"{name}, stations as nodes; {on_its_rows}", nodes, arx, LOSS),
             row(f"{name} refined {REFINE_SECONDS:g} s, stations as nodes; {on_its_rows}", refined, arx, LOSS),
             row(f"{name}, stations as nodes; peer anjana on its rows", nodes, ANJANA[k], LOSS),
             row(f"{name}, stations as nodes; peer ARX local recoding", nodes / median, arx / MONDRIAN[k], BY_MONDRIAN),
-            row(
-                f"{name}, stations as nodes; peer published-density",
-                nodes,
-                trees.total(published_density(trees, k)),
-                LOSS,
-            ),
+            row(f"{name}, stations as nodes; peer published-density", nodes, density, LOSS),
             row(f"{name}, stations as sets; {on_its_rows}", set_loss(numbers, ranges), arx, LOSS),
             row(f"{name}, stations as ranges; peer plain Mondrian", numbers.total(ranges), median, LOSS),
             row(f"{name}, stations as ranges; peer plain Mondrian", seconds, cut_seconds),

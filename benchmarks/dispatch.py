@@ -32,7 +32,6 @@ ZONE = 3  # the zone that RidePy is given
 
 
 def legs(size: int | None = None, window: tuple[str, str] = ("08:00", "10:00")) -> Requests:
-    """Return the shuttle legs of generated trips."""
     here, table = city(), trips(size, 1, window=window)
     code = {stop: number for number, stop in enumerate(here.stops)}
     origin, end = (np.array([code[s] for s in table[c].to_pylist()]) for c in ("board_stop", "alight_stop"))

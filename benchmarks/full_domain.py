@@ -80,7 +80,6 @@ def grouped(groups: list[list[IntArray]]) -> Iterator[tuple[tuple[int, ...], Int
 
 
 def every_node(data: Dataset, k: int, most: float) -> float:
-    """Return the least loss per record and attribute by looking at every node."""
     groups, losses, least = [], [], float("inf")
     for hierarchy, values in coded(data):
         levels = range(hierarchy.num_levels)

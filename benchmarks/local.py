@@ -112,14 +112,12 @@ def perturb_inputs(law: Law, indices: Any) -> Tally:
 
 
 def input_rate(law: Law) -> float:
-    """Return how fast inputs are perturbed and tallied."""
     indices = np.random.default_rng(1).integers(0, law.num_inputs, NUM_USERS)
     perturb_inputs(law, indices[:10])
     return rate(lambda: perturb_inputs(law, indices), NUM_USERS)
 
 
 def number_rate() -> float:
-    """Return how fast rows of ten numbers are perturbed and tallied by the sound default."""
     quantities = [Quantity(name=f"x{number}", low="0", high="100") for number in range(10)]
     mechanism = LocalNumeric(quantities=quantities, epsilon=1)
     columns = list(np.random.default_rng(1).normal(60, 20, (10, NUM_USERS // 4)))

@@ -70,8 +70,6 @@ def rate(work: Callable[[], Any], num: int, runs: int = 3) -> float:
 
 
 class Used(NamedTuple):
-    """What a process printed and used."""
-
     printed: str
     seconds: float  # of the processor
     gigabytes: float  # peak memory

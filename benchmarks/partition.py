@@ -75,7 +75,6 @@ def textbook(weights: FloatArray, k: int) -> float:
 
 
 def measure(find: Callable[[], float], num: int, rounds: int = 3) -> tuple[float, float]:
-    """Return million records per CPU second, best of several rounds, and the loss found."""
     loss, seconds = taken(find, rounds)
     return num / seconds / 1e6, loss
 
@@ -86,7 +85,6 @@ def ours(weights: FloatArray, k: int) -> tuple[float, float]:
 
 
 def vectors(num: int, num_attributes: int, generator: np.random.Generator) -> Dataset:
-    """Draw parcels with several independent, uniform attributes."""
     names = ("weight", "height", "width", "length")[:num_attributes]
     return parcels(**{name: np.round(uniform(num, generator), 2) for name in names})
 

@@ -33,15 +33,12 @@ PERMUTATIONS, HELD_OUT_SEED = 100_000, 2019
 
 @dataclass(frozen=True)
 class Outcome:
-    """One plan: seconds of processor time, bins, and how often it fits held-out permutations."""
-
     seconds: float
     bins: int
     feasible: float
 
 
 def released(setting: PackageSetting, k: int, seed: int) -> dn.Release:
-    """Draw weights and release them as multisets, none suppressed."""
     weights = draw_weights(setting, np.random.default_rng(seed))
     data = dataset({"weight": weights}, {"weight": {"kind": "numeric", "domain": [setting.low, setting.high]}})
     mechanism = dn.Partition(k=k, alpha=setting.size, statistic="multiset")

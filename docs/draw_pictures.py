@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any, NamedTuple
@@ -119,8 +118,7 @@ def by_k(setting: str, capacity: int) -> tuple[dict[str, list[float]], list[floa
     return trucks, likely
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """A way to publish weights at a given epsilon: its mark, its words, the model it keeps, and its mechanism."""
 
     mark: str
@@ -140,49 +138,33 @@ def _lattice(epsilon: Fraction, _: PackageSetting) -> SampledLattice:
     return SampledLattice(epsilon=epsilon, delta=LATTICE_DELTA, epsilon_choice=choice)
 
 
+def _values(law: str) -> Callable[[Fraction, PackageSetting], NoisyValues]:
+    return lambda epsilon, _: NoisyValues(epsilon=epsilon, confidence=CONFIDENCE, law=law)
+
+
+def _quantiles(epsilon: Fraction, _: PackageSetting) -> NoisyClusters:
+    return NoisyClusters(epsilon=epsilon, quantiles=QUARTERS, confidence=CONFIDENCE)
+
+
 PROMISES = (
     Promise("standard", "public borders", "within-cluster", _quarters),
-    Promise(
-        "stochastic",
-        "drawn borders",
-        "within-published-borders",
-        lambda epsilon, _: NoisyClusters(epsilon=epsilon, quantiles=QUARTERS, confidence=CONFIDENCE),
-    ),
-    Promise(
-        "sealed", "Laplace", "dp, replace-one", lambda epsilon, _: NoisyValues(epsilon=epsilon, confidence=CONFIDENCE)
-    ),
-    Promise(
-        "mean",
-        "piecewise",
-        "dp, replace-one",
-        lambda epsilon, _: NoisyValues(epsilon=epsilon, confidence=CONFIDENCE, law="piecewise"),
-    ),
+    Promise("stochastic", "drawn borders", "within-published-borders", _quantiles),
+    Promise("sealed", "Laplace", "dp, replace-one", _values("laplace")),
+    Promise("mean", "piecewise", "dp, replace-one", _values("piecewise")),
     Promise("plain", "sampled lattice", "sampled-dp, add-remove", _lattice),
 )
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One plan beside the truth: its trucks by those that the same packages need, and how well it fits."""
-
-    ratio: float
-    bins_fit: float
-    plan_fits: float
-    planned: float
+Judged = dict[
+    str, float
+]  # trucks by those that the same packages need, how well bins and plan fit, and what is planned
 
 
 def noised(law: PackageSetting, promise: Promise, epsilon: int, seed: int) -> tuple[Release, FloatArray]:
-    """Publish packages of a setting; return the release and the true weight of each row."""
     weights = draw_weights(law, np.random.default_rng(seed))
     mechanism = promise.mechanism(Fraction(epsilon), law)
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [law.low, law.high], "resolution": 1}
-    document = {
-        "dataset": "packages",
-        "protects": "package",
-        "attributes": {"weight": {**weight, "doubling": (law.high - law.low) / 4}},
-        "mechanism": {"name": mechanism.name},
-    }
-    data = Dataset.from_table(pa.table({"weight": weights}), Policy.from_dict(document))
+    document = {"dataset": "packages", "protects": "package", "mechanism": {"name": mechanism.name}}
+    attributes = {"weight": {**weight, "doubling": (law.high - law.low) / 4}}
+    data = Dataset.from_table(pa.table({"weight": weights}), Policy.from_dict({**document, "attributes": attributes}))
     release, key = published(mechanism, data, 1000 * epsilon + seed)
     record = np.empty(len(release), dtype=np.int64)
     record[key.table.column("row").to_numpy()] = key.table.column("source_row").to_numpy() - 1
@@ -190,13 +172,13 @@ def noised(law: PackageSetting, promise: Promise, epsilon: int, seed: int) -> tu
 
 
 def judged(release: Release, truth: FloatArray, law: PackageSetting, model: Standard | Stochastic) -> Judged:
-    """Plan on a release and compare with a plan on the true weights of the same rows."""
     if not len(release):
-        return Judged(math.nan, math.nan, math.nan, 0.0)
+        return {"planned": 0.0}
     plan = pack(release, capacity=law.capacity, model=model, seconds=0.5)
     least = len(pack_bins(truth.astype(np.int64), int(law.capacity), seconds=1.0).bins)
     fits = np.bincount(plan.assignment, weights=truth) <= law.capacity
-    return Judged(plan.num_bins / least, float(fits.mean()), float(fits.all()), len(release) / law.size)
+    own = {"ratio": plan.num_bins / least, "bins_fit": float(fits.mean()), "plan_fits": float(fits.all())}
+    return {**own, "planned": len(release) / law.size}
 
 
 Bought = dict[tuple[str, int], tuple[list[Judged], list[Judged]]]
@@ -220,15 +202,11 @@ def bought(setting: str) -> Bought:
 
 def _over(plans: Iterable[Judged], measure: str) -> float:
     """Return the mean of a measure over the draws that left something to plan."""
-    values = [getattr(plan, measure) for plan in plans if plan.planned or measure == "planned"]
+    values = [plan[measure] for plan in plans if measure in plan]
     return mean(values) if values else math.nan
 
 
-# How it is drawn
-
-
 def frontiers() -> None:
-    """Measure and draw trucks against truck linkage, for large and for small items."""
     panels = []
     for title, (setting, capacity) in (("Large: about two to a truck", LARGE), ("Small: about ten to a truck", SMALL)):
         points = frontier(setting, capacity)
@@ -249,12 +227,7 @@ def frontiers() -> None:
         drawn.append((title, [*inner, *_spread_labels(points, across, down, width)]))
     place = {"left": 60, "top": top, "width": width, "height": height, "gap": 80, "title_at": (0, -22)}
     parts = [*legend(24, entries), *side_by_side(drawn, **place)]
-    words = (
-        "Truck linkage (mean), 0 to 1; --spread beside the marks. "
-        f"k = {FRONTIER_K}, 25 packages, mean of {len(FRONTIER_SEEDS)} draws."
-    )
-    label = "Trucks against truck linkage for large and small items"
-    picture("frontier.svg", top + height + 62, parts, label, lines=[words])
+    picture("frontier", top + height + 62, parts, k=FRONTIER_K, draws=len(FRONTIER_SEEDS))
 
 
 def _spread_labels(points: Points, across: Scale, down: Scale, width: float) -> list[Svg]:
@@ -280,7 +253,6 @@ def _spread_labels(points: Points, across: Scale, down: Scale, width: float) -> 
 
 
 def trucks_by_k() -> None:
-    """Measure and draw trucks against k, and how likely the plan on means fits."""
     trucks, likely = by_k(*LARGE)
     for number, k in enumerate(KS):
         print(
@@ -312,11 +284,7 @@ def trucks_by_k() -> None:
     parts.append(tag("svg", *strip, x=left, y="0", overflow="visible"))
     title = "how likely the plan on means fits"
     parts.append(tag("text", title, class_="name", x=left - 40, y=base - bars.stop - 14))
-    words = (
-        f"25 packages of 125 to 375 kg, trucks of 500 kg, multisets, mean of {len(K_SEEDS)} draws. "
-        "Nothing is suppressed."
-    )
-    picture("trucks-by-k.svg", base + 46, parts, "Trucks needed against k for four ways to plan", lines=[words])
+    picture("trucks-by-k", base + 46, parts, draws=len(K_SEEDS))
 
 
 LETTERS = "ABCDEFGHIJ"
@@ -324,7 +292,6 @@ CLASS_STYLES = ("standard", "stochastic", "sealed", "mean", "plain")
 
 
 def draw_slots(case: Published) -> None:
-    """Draw what an assignment says, and what sealed slots say, for a few trucks of the example."""
     rows = pack(case.release, capacity=LARGE[1])
     sealed = pack(case.release, capacity=LARGE[1], model=Sealed())
     class_of = np.asarray(case.release.uncertain("weight").class_id)
@@ -344,14 +311,8 @@ def draw_slots(case: Published) -> None:
     ends = case.release.classes.select(["weight_lower", "weight_upper"]).to_pydict().values()
     bounds = enumerate(zip(*ends, strict=True))
     words = ", ".join(f"{LETTERS[i]} {number_text(low)} to {number_text(high)} kg" for i, (low, high) in bounds)
-    lines = [
-        f"Classes of five: {words}.",
-        f"The assignment must fit whoever is who: {rows.num_bins} trucks.",
-        f"Slots are filled by the owner, who knows the weights: {sealed.num_bins} trucks. One of the "
-        f"{sealed.truck_linkage.fills:,} fills",
-        "that fit is drawn at random, so the planner's own packing of the weights is not followed.",
-    ]
-    picture("slots.svg", 96.0 + TRUCKS_SHOWN * 50, parts, "An assignment beside sealed slots", lines=lines)
+    trucks = {"rows": rows.num_bins, "sealed": sealed.num_bins, "fills": sealed.truck_linkage.fills}
+    picture("slots", 96.0 + TRUCKS_SHOWN * 50, parts, classes=words, **trucks)
 
 
 def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: str, num: int) -> list[Svg]:
@@ -373,7 +334,6 @@ def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: s
 
 
 def promises() -> None:
-    """Measure and draw how much weaker promises buy: trucks over those of the true weights, against epsilon."""
     panels = []
     for title, setting in PROMISE_SETTINGS.items():
         found = bought(setting)
@@ -403,16 +363,7 @@ def promises() -> None:
         drawn.append((title, inner))
     place = {"left": 60, "top": top, "width": width, "height": height, "gap": 80, "title_at": (0, -22)}
     parts += side_by_side(drawn, **place)
-    lines = [
-        "Trucks of a plan that fits with 95 %, over trucks that the true weights of the same packages need.",
-        f"100 packages; mean of {len(PROMISE_SEEDS)} draws, of the sampled lattice {len(LATTICE_SEEDS)}, which plans "
-        "only what it releases.",
-        "The models promise different things: lower is cheaper, not better.",
-    ]
-    picture("promises.svg", top + height + 62, parts, "Objective ratio against epsilon for five promises", lines=lines)
-
-
-# What k and epsilon mean, in trucks and in odds
+    picture("promises", top + height + 62, parts, draws=len(PROMISE_SEEDS), lattice=len(LATTICE_SEEDS))
 
 
 ODDS_KS, ODDS_SEEDS = (2, 3, 5, 10, 20), range(1, 4)
@@ -428,7 +379,6 @@ def suspicion_after(before: float, epsilon: float) -> float:
 
 
 def odds() -> None:
-    """Measure, print and draw truck linkage against k, and suspicions against epsilon."""
     found: dict[tuple[str, str, int], Any] = {}  # trucks over those that the truth needs; linkage, mean and worst
     for (case, (setting, capacity)), k in product(ODDS_CASES.items(), ODDS_KS):
         for seed in ODDS_SEEDS:
@@ -460,9 +410,7 @@ def odds() -> None:
     entries.append(("plain", "1 / k", left + 260))
     entries += [(kind, f"{b:.0%} before", start + 100 * at) for at, (kind, b) in enumerate(SUSPICIONS.items())]
     parts = [panel(x, top, width, height, inner) for x, inner in ((left, linkages), (start, suspicions))]
-    words = "Left: 100 packages, plans on upper bounds, means of 3 draws. Right: the bound that epsilon states."
-    label = "Truck linkage against k, and suspicions against epsilon"
-    picture("k-and-epsilon.svg", below + 34, [*parts, *legend(below, entries)], label, lines=[words])
+    picture("k-and-epsilon", below + 34, [*parts, *legend(below, entries)])
 
 
 def _named(words: str) -> list[Svg]:

@@ -7,6 +7,7 @@ Noise is seeded, so that everything comes out the same again, and certificates a
 from __future__ import annotations
 
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -21,28 +22,10 @@ from dunnage.publication import Publication
 from dunnage.showing.figures import Scale, Svg, lower_axis, tag
 from dunnage.tables.dataset import Dataset, load
 
-PICTURES = Path(__file__).resolve().parent / "pictures"
+DOCS = Path(__file__).resolve().parent
+PICTURES = DOCS / "pictures"
+TEXTS = tomllib.loads((DOCS / "pictures.toml").read_text(encoding="utf-8"))
 WIDTH = 760.0
-
-STYLE = """
-svg { font: 13px system-ui, sans-serif; }
-.page { fill: #ffffff; } text { fill: #1b1f24; stroke: none; } .faint { fill: #59626d; }
-.axis { stroke: #59626d; } .grid { stroke: #d9dde2; } .name, .title { fill: #59626d; } .title { font-weight: 600; }
-.standard { stroke: #0072b2; fill: #0072b2; } .stochastic { stroke: #d55e00; fill: #d55e00; }
-.sealed { stroke: #00704f; fill: #00704f; } .mean { stroke: #a3478a; fill: #a3478a; }
-.plain { stroke: #59626d; fill: #59626d; }
-path.standard, path.stochastic, path.sealed, path.mean { fill: none; stroke-width: 2; }
-.hull { fill: none; stroke: #59626d; stroke-width: 1.5; } .slot { fill-opacity: 0; stroke-width: 1.5; }
-.slot.dashed { stroke-dasharray: 4 3; }
-.full { fill-opacity: 0.18; stroke-width: 1.5; }
-@media (prefers-color-scheme: dark) {
-  .page { fill: #14171b; } text { fill: #e8eaed; } .faint { fill: #a3acb7; }
-  .axis { stroke: #a3acb7; } .grid { stroke: #363c44; } .name, .title { fill: #a3acb7; }
-  .standard { stroke: #56b4e9; fill: #56b4e9; } .stochastic { stroke: #f08a3c; fill: #f08a3c; }
-  .sealed { stroke: #4fd0a8; fill: #4fd0a8; } .mean { stroke: #e08cc6; fill: #e08cc6; }
-  .plain { stroke: #a3acb7; fill: #a3acb7; } .hull { stroke: #a3acb7; }
-}
-"""
 
 
 def generated(
@@ -65,37 +48,37 @@ def mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
 
 
-def picture(
-    name: str,
-    base: float,  # where the notes begin
-    parts: Iterable[str],
-    label: str,
-    *,
-    title: str = "",
-    lines: Sequence[str] = (),  # notes
-    style: str = "",
-) -> None:
-    """Write a figure that stands by itself, on a page of its own colour; it may have some style of its own."""
-    heading = [tag("text", title, class_="title", x=24, y=26)] if title else []
-    notes = [tag("text", line, class_="faint", x=24, y=base + 18 * number) for number, line in enumerate(lines)]
+def picture(name: str, base: float, parts: Iterable[str], *, style: str = "", **values: object) -> None:
+    """Write a figure that stands by itself, on a page of its own colour; it may have some style of its own.
+
+    Its title, label and the notes below, from ``base`` on, are written in ``pictures.toml``.
+    """
+    texts, names = TEXTS[name], ["pictures", *([f"pictures_{style}"] if style else [])]
+    css = "".join("\n" + (DOCS / f"{own}.css").read_text(encoding="utf-8") for own in names)
+    title, lines = (texts.get(key, empty) for key, empty in (("title", ""), ("lines", [])))
+    heading = [tag("text", title.format(**values), class_="title", x=24, y=26)] if title else []
+    notes = [
+        tag("text", line.format(**values), class_="faint", x=24, y=base + 18 * number)
+        for number, line in enumerate(lines)
+    ]
     height = base + 18 * len(lines)
     page = tag("rect", class_="page", width="100%", height="100%")
     size: dict[str, float | str] = {"width": WIDTH, "height": height, "viewBox": f"0 0 {WIDTH:g} {height:g}"}
     figure = tag(
         "svg",
-        tag("style", Svg(STYLE + style)),
+        tag("style", Svg(css)),
         page,
         *heading,
         *parts,
         *notes,
         xmlns="http://www.w3.org/2000/svg",
         role="img",
-        aria_label=label,
+        aria_label=texts["label"],
         **size,
     )
     PICTURES.mkdir(exist_ok=True)
-    (PICTURES / name).write_text(figure + "\n", encoding="utf-8")
-    print(f"wrote docs/pictures/{name}")
+    (PICTURES / f"{name}.svg").write_text(figure + "\n", encoding="utf-8")
+    print(f"wrote docs/pictures/{name}.svg")
 
 
 def panel(x: float, y: float, width: float, height: float, parts: Sequence[str]) -> Svg:
@@ -113,7 +96,6 @@ def side_by_side(
     gap: float,
     title_at: tuple[float, float] = (0.0, -14.0),  # from the corner of a panel
 ) -> list[Svg]:
-    """Place panels beside each other, each under its title."""
     parts = []
     for number, (title, inner) in enumerate(panels):
         x = left + number * (width + gap)
@@ -170,7 +152,6 @@ def across_line(down: Scale, value: float) -> Svg:
 
 
 def legend(y: float, entries: Sequence[tuple[str, str, float]]) -> list[Svg]:
-    """Draw marks with words beside them, at given places."""
     parts = []
     for model, words, x in entries:
         parts += [mark(model, f"{x:g}", y - 4), tag("text", words, x=x + 12, y=y)]

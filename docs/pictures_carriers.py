@@ -49,14 +49,6 @@ PER_DAY = 288
 PUBLISHED_REPORTS = (1, 3, 6, 12, 24, 48, 96, 144, 288)
 PUBLISHED_EPSILON = Fraction("0.5")
 MOMENTS = {1 / 288: "5 min", 1 / 24: "1 h", 1 / 3: "8 h", 1: "1 day", 7: "1 week", 30: "1 month", 365: "1 year"}
-STYLE = """
-.cell { fill: #0072b2; stroke: none; } .frame { fill: none; stroke: #59626d; }
-.nothing { stroke: #1b1f24; stroke-dasharray: 2 4; stroke-width: 1.5; }
-@media (prefers-color-scheme: dark) { .cell { fill: #56b4e9; } .nothing { stroke: #e8eaed; } }
-"""
-
-
-# What is measured
 
 
 @lru_cache(maxsize=1)
@@ -96,13 +88,11 @@ def grid(levels: int, area_levels: int = 1) -> Grid:
 
 
 def true_shares(on: Grid) -> FloatArray:
-    """Return the true share of every cell, that of outside or missing last."""
     cells = find_cells(on, *moments(1))
     return np.bincount(cells, minlength=on.num_cells + 1) / NUM_VEHICLES
 
 
 def estimated_shares(mechanism: LocalLocation, seed: int) -> FloatArray:
-    """Let all vehicles report once, and estimate."""
     tally = perturb_column(mechanism, "all", moments(1), Noise(seed=seed))
     return estimate_shares(mechanism, [tally], confidence=CONFIDENCE, rule=RULE).value
 
@@ -139,11 +129,7 @@ def by_epsilon(
     return found
 
 
-# Errors
-
-
 def errors() -> None:
-    """Measure and draw how far means and shares are off, against what a report really gives away."""
     quantities, true = sensors()[0], true_shares(grid(LEVELS))
     of_numbers = by_epsilon(
         lambda epsilon: LocalNumeric(quantities=quantities, epsilon=epsilon),
@@ -179,20 +165,11 @@ def errors() -> None:
     entries = [(STYLES[SOUND], "sound", 30.0), (STYLES[PUBLISHED], "published, at the same true loss", 110.0)]
     place = {"left": 62, "top": top, "width": 300, "height": height, "gap": 66, "title_at": (-30, -16)}
     parts = [*legend(54, entries), *side_by_side(drawn, **place)]
-    lines = [
-        "Root mean square error, both axes logarithmic. Dotted: no report, but middles of domains, all cells alike.",
-        f"{NUM_TRUCKS:,} (left) and {NUM_VEHICLES:,} generated trucks, one report each; mean of {RUNS} draws.",
-    ]
-    title = "At equal true loss sound reports are nearer: many numbers always, places from epsilon 2 on"
-    label = "Error of means and of shares against epsilon"
-    picture("carriers-error.svg", top + height + 62, parts, label, title=title, lines=lines, style=STYLE)
-
-
-# Maps
+    sizes = {"trucks": NUM_TRUCKS, "vehicles": NUM_VEHICLES, "RUNS": RUNS}
+    picture("carriers-error", top + height + 62, parts, style="carriers", **sizes)
 
 
 def maps() -> None:
-    """Draw the true and the estimated map at two levels."""
     side, top, gap = 168.0, 72.0, 16.0
     parts = []
     for number, levels in enumerate(MAP_LEVELS):
@@ -209,17 +186,10 @@ def maps() -> None:
             parts.append(_map(on, shares, largest, left, top, side))
         words = f"{100 * moved:.0f} % of the trucks in a wrong cell"
         parts.append(tag("text", words, x=24 + 2 * number * (side + gap), y=top + side + 22))
-    lines = [
-        f"{NUM_VEHICLES:,} generated trucks at eight o'clock, one report each at epsilon {float(MAP_EPSILON):g}.",
-        "Full colour: the fullest cell of the true map or more. The finer map would be refused as noise.",
-    ]
-    title = "The same trucks at the same epsilon carry a map of 64 cells, not one of 256"
-    label = "Maps of shares at two levels, true and estimated"
-    picture("carriers-map.svg", top + side + 54, parts, label, title=title, lines=lines, style=STYLE)
+    picture("carriers-map", top + side + 54, parts, style="carriers", vehicles=NUM_VEHICLES, epsilon=float(MAP_EPSILON))
 
 
 def _map(on: Grid, shares: FloatArray, largest: float, left: float, top: float, side: float) -> Svg:
-    """Draw the cells of a map, north up."""
     size = on.num_columns
     cells = []
     for cell in np.flatnonzero(shares[:-1] > 0).tolist():
@@ -230,11 +200,7 @@ def _map(on: Grid, shares: FloatArray, largest: float, left: float, top: float, 
     return tag("g", *cells, frame, transform=f"translate({left:g} {top:g}) scale({side / size:.4f})")
 
 
-# Parked trucks
-
-
 def parked() -> None:
-    """Compute and draw how likely a truck that does not move is found, against time."""
     left, top, width, height = 62.0, 100.0, 640.0, 250.0
     across, down = LogScale(0.8 / PER_DAY, 460.0), Scale(0.0, 1.0, height, 0.0)
     shares = {value: f"{100 * value:.0f} %" for value in (0.0, 0.25, 0.5, 0.75, 1.0)}
@@ -251,20 +217,10 @@ def parked() -> None:
     parts = legend(54, [("stochastic", f"published, epsilon {float(PUBLISHED_EPSILON):g} every five minutes", 30.0)])
     parts += legend(76, [(style, words, 30.0 + 190 * at) for at, (style, words) in enumerate(entries)])
     parts.append(panel(left, top, width, height, inner))
-    notes = [
-        "Chance that the likeliest cell is the right one, computed; 64 cells and elsewhere, all alike beforehand.",
-        "Published: 4 areas of 16 cells, the area in clear. Guessing gives 1.5 %.",
-    ]
-    title = "A parked truck is found in hours by reports every five minutes, in weeks or months by one a day"
-    label = "How soon a parked truck is found"
-    picture("carriers-parked.svg", top + height + 48, parts, label, title=title, lines=notes, style=STYLE)
-
-
-# Tables
+    picture("carriers-parked", top + height + 48, parts, style="carriers")
 
 
 def tables() -> None:
-    """Measure and print what the tables of the page say."""
     for num in (1, 2, 4, 8):
         quantities = sensors()[0][:num]
         for epsilon in TABLE_EPSILONS:

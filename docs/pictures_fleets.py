@@ -32,26 +32,6 @@ SIZED = {"O5": EPSILONS, "cells": EPSILONS, "margins": EPSILONS, "Laplace": EPSI
 """Laplace noise of smaller epsilon makes so many trips that sizing takes long; it only gets worse."""
 STYLES = {"O5": "standard", "cells": "stochastic", "margins": "sealed", "Laplace": "plain"}
 WORDS = {"O5": "O5", "cells": "O5, shares cells", "margins": "O5, shares margins", "Laplace": "Laplace noise"}
-STYLE = """
-.target { stroke: #1b1f24; stroke-dasharray: 5 4; stroke-width: 1.5; }
-.busy { fill: #0072b2; } .empty { fill: #e69f00; } .parked { fill: #d9dde2; }
-.truth-line { stroke: #1b1f24; stroke-width: 2; fill: #1b1f24; }
-.zone { stroke-width: 22; stroke-linejoin: round; stroke-linecap: round; opacity: .13; }
-.zone-0 { fill: #0072b2; stroke: #0072b2; } .zone-1 { fill: #d55e00; stroke: #d55e00; }
-.zone-2 { fill: #00704f; stroke: #00704f; } .zone-3 { fill: #a3478a; stroke: #a3478a; }
-.stop { stroke-width: 0; } .hub { fill: #ffffff; stroke: #1b1f24; stroke-width: 2; }
-.flow { stroke-opacity: .45; stroke-linecap: round; }
-.flow.release { stroke: #0072b2; } .flow.truth { stroke: #1b1f24; }
-.ruler { fill: none; stroke: #59626d; } .zone-name { font-weight: 600; font-size: 15px; }
-@media (prefers-color-scheme: dark) {
-  .target { stroke: #e8eaed; } .busy { fill: #56b4e9; } .empty { fill: #806000; } .parked { fill: #363c44; }
-  .truth-line { stroke: #e8eaed; fill: #e8eaed; } .hub { fill: #14171b; stroke: #e8eaed; }
-  .flow.truth { stroke: #e8eaed; } .ruler { stroke: #a3acb7; }
-}
-"""
-
-
-# What is measured
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,12 +59,8 @@ def sized(method: str, epsilon: Fraction, seed: int, window: tuple[str, str] = B
     return found
 
 
-# Fleet and wait by epsilon
-
-
 @lru_cache(maxsize=1)
 def by_epsilon() -> dict[tuple[str, Fraction], list[Sized]]:
-    """Size fleets on releases of all methods, and print what came of it."""
     found = {}
     for method, epsilons in SIZED.items():
         for epsilon in epsilons:
@@ -94,7 +70,6 @@ def by_epsilon() -> dict[tuple[str, Fraction], list[Sized]]:
 
 
 def fleets_by_epsilon() -> None:
-    """Draw fleet and wait on the true trips against epsilon, always both."""
     found = by_epsilon()
     done = found["O5", Fraction(1)][0].done
     needed, wait = sum(done.needed or ()), float(done.ideal.wait_seconds.mean)
@@ -123,20 +98,10 @@ def fleets_by_epsilon() -> None:
             ]
         drawn.append((words, inner))
     parts += side_by_side(drawn, left=66, top=118.0, width=292.0, height=height, gap=76)
-    lines = [
-        f"Dashed: the fleet that the true trips need, {needed} shuttles, and its mean wait, {wait:.0f} s. Each mark is",
-        f"a release: {DRAWS} draws, of Laplace noise one at epsilon 1. 4,878 generated trips from 8 to 10 am.",
-    ]
-    title = "At epsilon 1 projected counts give about the right fleet; at 0.1 riders may wait far too long"
-    label = "Fleet and wait against epsilon"
-    picture("fleets-epsilon.svg", 178 + height, parts, label, title=title, lines=lines, style=STYLE)
-
-
-# Wait against fleet
+    picture("fleets-epsilon", 178 + height, parts, style="fleets", needed=needed, wait=wait, DRAWS=DRAWS)
 
 
 def waits() -> None:
-    """Draw the mean wait against the fleet, for the true trips and for those of two releases."""
     sides = {name: by_epsilon()[name, Fraction(1)][0] for name in ("O5", "Laplace")}
     ground = Ground.of(city())
     true = sides["O5"].done
@@ -164,10 +129,7 @@ def waits() -> None:
         panel(left, top, width, height, inner),
         tag("text", "shuttles, all zones", class_="name", x=left + width, y=top + height + 36, text_anchor="end"),
     ]
-    note = "4,878 generated trips from 8 to 10 am; one release each at epsilon 1. Marks: the fleets that size finds."
-    title = "The fewer shuttles, the longer the wait: where the curve meets the target"
-    label = "Mean wait against the fleet"
-    picture("fleets-waits.svg", top + height + 62, parts, label, title=title, lines=[note], style=STYLE)
+    picture("fleets-waits", top + height + 62, parts, style="fleets")
 
 
 def _curve(task: FleetTask, fleet: Sequence[int], *, days: int) -> tuple[list[tuple[float, float]], int]:
@@ -182,11 +144,7 @@ def _curve(task: FleetTask, fleet: Sequence[int], *, days: int) -> tuple[list[tu
     return points, sum(fleet)
 
 
-# A day
-
-
 def day() -> None:
-    """Size a fleet for a whole day of O5 counts, and draw what shuttles do by half-hours on the true trips."""
     found = sized("O5", Fraction(1), 0, WHOLE_DAY)
     run = Running.of(found.done.served, found.done.planned)
     left, top, width, height = 56.0, 92.0, 680.0, 220.0
@@ -206,17 +164,10 @@ def day() -> None:
         parts.append(tag("rect", class_=style, x=24 + 130 * at, y=45, width=14, height=11))
         parts.append(tag("text", words, x=44 + 130 * at, y=55))
     parts.append(panel(left, top, width, height, inner))
-    note = "Shuttles on average of each half-hour, run on the 37,714 true trips of a generated weekday."
-    title = f"All are out in the afternoon, most stand at night: {run.shuttles} shuttles, sized on O5 at epsilon 1"
-    label = "Shuttles by half-hour of a day"
-    picture("fleets-day.svg", top + height + 48, parts, label, title=title, lines=[note], style=STYLE)
-
-
-# The map
+    picture("fleets-day", top + height + 48, parts, style="fleets", shuttles=run.shuttles)
 
 
 def city_map() -> None:
-    """Draw the city with the largest flows: true, and as released."""
     one, drawing = sized("O5", Fraction(1), 0), CityMap(city())
     planned = planned_task(one.release, Ground.of(city()), one.plan)
     sides = {"truth": ("true trips", _flows(one.done.task)), "release": ("O5 at epsilon 1", _flows(planned))}
@@ -229,8 +180,7 @@ def city_map() -> None:
         panels.append((share, [drawing.drawn(flows, most=most, style=style, label=words)]))
         print(share)
     parts = side_by_side(panels, left=24, top=top, width=width, height=high, gap=20, title_at=(0, -16))
-    title = "Four zones, their stops and hubs (diamonds), and the 80 largest flows"
-    picture("fleets-map.svg", top + high + 16, parts, "Map of the city with its flows", title=title, style=STYLE)
+    picture("fleets-map", top + high + 16, parts, style="fleets")
 
 
 def _flows(task: FleetTask) -> Flows:

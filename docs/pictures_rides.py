@@ -37,36 +37,20 @@ SCENARIOS: dict[str, tuple[str, dict[str, int] | str, tuple[str, ...]]] = {
 """Of Bhati et al. 2021, Table 4: what counts, the importance, and what is preferred."""
 BUCKETS = {"start": 900}
 STEP = 0.02
-STYLE = """
-.edge { fill: none; stroke: #d9dde2; stroke-width: 2; } .vertex { fill: #59626d; }
-.first { fill: #0072b2; } .second { fill: none; stroke: #d55e00; stroke-width: 2.5; }
-path.area { fill-opacity: 0.15; stroke: none; }
-path.area.standard { fill: #0072b2; } path.area.stochastic { fill: #d55e00; }
-@media (prefers-color-scheme: dark) {
-  .edge { stroke: #363c44; } .vertex { fill: #a3acb7; } .first { fill: #56b4e9; } .second { stroke: #f08a3c; }
-  path.area.standard { fill: #56b4e9; } path.area.stochastic { fill: #f08a3c; }
-}
-"""
 SHARES = (0.1, 0.5, 0.8, 0.97)
 PRICES = ("1", "0.7", "0.5", "0.4", "0.35", "0.3", "0.27", "0.25")
 HOPS = (8, 6, 5, 4)
 REFINE_SECONDS = 60  # more than the local search takes: it ends when nothing helps any more
 
 
-# What is measured
-
-
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A release and what it cost."""
-
     view: ClassesView
     found: ClassDistortion
     weights: dict[str, float]
 
     @property
     def costs(self) -> FloatArray:
-        """What each class is charged for one of its records."""
         return self.found.class_costs(self.weights)
 
     def summary(self) -> str:
@@ -85,16 +69,11 @@ def rides(cards: bool) -> Dataset:
 
 
 def measured(*, cards: bool = False, **parameters: Any) -> Measured:
-    """Publish the rides in memory and measure what that cost."""
     view = ClassesView.of(published(UtilityClusters(k=K, **parameters), rides(cards), SEED).release)
     return Measured(view, ClassDistortion.of(view), own_weights(view))
 
 
-# Distortion by attribute and scenario
-
-
 def scenarios() -> None:
-    """Measure and draw what importance does to each attribute, by growth and as published."""
     left, top, column, row = 150.0, 92.0, 120.0, 50.0
     parts = [
         tag("rect", class_="standard", x=24, y=40, width=16, height=10),
@@ -123,27 +102,17 @@ def scenarios() -> None:
                 tag("rect", class_=kind, x=x, y=y + 28, width=max(scale.at(ours[name]), 1.0), height=12),
                 tag("line", class_="stochastic", x1=tick, x2=tick, y1=y + 25, y2=y + 43, stroke_width="3"),
             ]
-    note = (
-        f"Distortion: the share that is lost. {SIZE:,} generated rides, k = {K} rides. Equal weights: mean of the four."
-    )
-    title = "What is called important keeps its detail, and growth keeps more than the published method"
-    base = top + row * len(SCENARIOS) + 26
-    picture("rides-scenarios.svg", base, parts, "Distortion by attribute and scenario", title=title, lines=[note])
+    picture("rides-scenarios", top + row * len(SCENARIOS) + 26, parts, SIZE=SIZE, K=K)
 
 
 def _distortions(scenario: str, method: str, importance: dict[str, int] | str) -> dict[str, float]:
-    """Return the distortion of each attribute, and of all with equal weights."""
     one = measured(method=method, importance=importance, buckets=BUCKETS)
     print(f"{scenario} {method}: {one.summary()}")
     found = {name: one.found.attribute(name) for name in ATTRIBUTES}
     return {**found, "all": one.found.total(dict.fromkeys(ATTRIBUTES, 0.25))}
 
 
-# What classes cost
-
-
 def costs() -> None:
-    """Measure and draw how the cost of classes is spread over rides, by growth and as published."""
     found = {
         "standard": measured(buckets=BUCKETS),
         "stochastic": measured(method="published-density", buckets=BUCKETS),
@@ -179,19 +148,10 @@ def costs() -> None:
         tag("text", "rides", class_="name", x=24, y=top - 8),
         panel(left, top, width, height, inner),
     ]
-    note = (
-        f"Cost: the share of a ride that its class leaves open, by automatic importance. {SIZE:,} rides, k = {K} rides."
-    )
-    title = "Growth has more rides in cheap classes, and fewer in expensive ones"
-    label = "Histogram of class costs by growth and as published"
-    picture("rides-costs.svg", top + height + 62, parts, label, title=title, lines=[note], style=STYLE)
-
-
-# Sets of stations
+    picture("rides-costs", top + height + 62, parts, style="rides", SIZE=SIZE, K=K)
 
 
 def stations() -> None:
-    """Draw the sets of some classes, from cheap to expensive, on a schematic map of the network."""
     one = measured(cards=True)
     release, each, sizes = one.view.release, one.costs, one.view.sizes
     assert release.classes is not None
@@ -218,22 +178,14 @@ def stations() -> None:
             tag("g", map_.drawn(sets, width=330), transform=f"translate({left:.1f} {top + 12:.1f})"),
         ]
         print(f"class {row}, cost {each[number]:.4f}")
-    base = 92 + 2 * (height + 44) + 4
-    note = f"{SIZE:,} generated rides, k = {K} cards. The map is laid out from the edges alone."
-    title = "Most classes show a neighbourhood at both ends; in expensive ones it is wide"
-    label = "Station sets of four classes on a schematic map"
-    picture("rides-stations.svg", base, parts, label, title=title, lines=[note], style=STYLE)
+    picture("rides-stations", 92 + 2 * (height + 44) + 4, parts, style="rides", SIZE=SIZE, K=K)
 
 
 def _clock(seconds: float) -> str:
     return f"{int(seconds) // 3600:02}:{int(seconds) % 3600 // 60:02}"
 
 
-# Suppression
-
-
 def suppression() -> None:
-    """Measure and draw what losing rides buys: by a price, and by limits."""
     trials: dict[str, list[tuple[str, dict[str, Any]]]] = {
         "standard": [(price, {"price": Fraction(price)}) for price in PRICES],
         "stochastic": [(str(hops), {"limits": {"board": hops, "alight": hops}}) for hops in HOPS],
@@ -264,10 +216,7 @@ def suppression() -> None:
     place = {"left": 64, "top": top, "width": 290, "height": height, "gap": 86, "title_at": (-40, -18)}
     entries = [("standard", "price of a lost ride", 30), ("stochastic", "limit on both stations, hops", 200)]
     parts = [*legend(52, entries), *side_by_side(panels, **place)]
-    note = f"Distortion. {SIZE:,} rides, k = {K} cards, automatic importance, local search to its end."
-    title = "A price on lost rides buys detail for the others, a limit hardly; in total neither pays"
-    label = "Distortion against lost rides, by price and by limits"
-    picture("rides-suppression.svg", top + height + 66, parts, label, title=title, lines=[note])
+    picture("rides-suppression", top + height + 66, parts, SIZE=SIZE, K=K)
 
 
 DRAWN = {

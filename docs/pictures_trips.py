@@ -65,18 +65,6 @@ RIDER_EPSILONS = tuple(map(Fraction, ("0.25", "1", "4")))
 RIDER_RUNS = 5
 FOLD = 2  # so many stops are drawn as one, to keep files small
 SHADES = ((1, 0.14), (3, 0.34), (8, 0.62), (20, 1.0))  # fewest trips of each shade, and how much of the colour it has
-STYLE = """
-.heat { fill: none; stroke: #0072b2; } .swatch { fill: #0072b2; stroke: none; }
-.thin { stroke: #0072b2; stroke-width: 1.2; } .dashed { stroke-dasharray: 5 4; }
-.nothing { stroke: #1b1f24; stroke-dasharray: 2 4; stroke-width: 1.5; }
-.frame { fill: none; stroke: #59626d; }
-@media (prefers-color-scheme: dark) {
-  .heat { stroke: #56b4e9; } .swatch { fill: #56b4e9; } .thin { stroke: #56b4e9; } .nothing { stroke: #e8eaed; }
-}
-"""
-
-
-# What is measured
 
 
 @lru_cache(maxsize=3)
@@ -92,8 +80,6 @@ def trips(window: tuple[str, str], bound: int | None = None) -> Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """How far releases are off, on average over some."""
-
     cells: float  # root mean square over all cells
     occupied: float  # mean absolute error where there are trips in truth
     sums: dict[str, float]  # root mean square over the sums of each feature, by its name
@@ -109,7 +95,6 @@ class Measured:
 
 
 def released(mechanism: Any, data: Dataset, seed: int) -> CountsTruth:
-    """Publish in memory and put the counts beside the true ones."""
     return CountsTruth.of(CountsView.of(published(mechanism, data, seed).release), data, None)
 
 
@@ -123,7 +108,6 @@ def measured(mechanism: Any, data: Dataset, runs: int = RUNS) -> Measured:
 
 
 def compared(universe: Any, places: Any, true: IntArray, released: IntArray) -> Measured:
-    """Measure how far counts of cells are off."""
     difference, occupied = released - true, true > 0
     features = [Feature.of(universe, columns) for columns in SUMS]
     sums = {item.name: Errors.of(item.listed_sums(*places, difference), item.size).rmse for item in features}
@@ -137,7 +121,6 @@ def compared(universe: Any, places: Any, true: IntArray, released: IntArray) -> 
 
 
 def nothing(data: Dataset) -> Measured:
-    """Measure what publishing no trips at all would be off by."""
     counted = true_counts(data)
     places = counted.universe.split(counted.cells)
     return compared(counted.universe, places, counted.counts, np.zeros_like(counted.counts))
@@ -145,7 +128,6 @@ def nothing(data: Dataset) -> Measured:
 
 @lru_cache(maxsize=1)
 def by_epsilon() -> dict[tuple[str, Fraction], Measured]:
-    """Measure every method at every epsilon, and print it."""
     data = trips(BUSY)
     print(f"nothing: {nothing(data).summary()}")
     found = {}
@@ -156,11 +138,7 @@ def by_epsilon() -> dict[tuple[str, Fraction], Measured]:
     return found
 
 
-# Flows
-
-
 def flows() -> None:
-    """Draw all flows of the busy hours: true, from O5, and with Laplace noise."""
     data = trips(BUSY)
     names = {"O5": "constrained counts, O5", "Laplace": "Laplace noise"}
     cases = {name: released(METHODS[name](Fraction(1)), data, SEED) for name in names}
@@ -179,14 +157,8 @@ def flows() -> None:
         parts.append(_heat(matrix, left, top, side / size))
         print(f"{words}: {int(matrix.sum())} trips, {int((matrix > 0).sum())} of {matrix.size} squares")
     parts += _zones(true, top, side)
-    lines = [
-        f"Trips from each stop (down) to each stop (across) from 8 to 10 am, {FOLD} neighbouring stops to a square.",
-        f"{len(true.universe.stops)} stops, {true.universe.num_cells:,} cells, "
-        f"{int((true.true > 0).sum())} of them with trips. One release each.",
-    ]
-    title = "At epsilon 1 O5 keeps the total and most of the pattern; Laplace noise fills the empty map"
-    label = "Origin-destination flows, true, private and noisy"
-    picture("trips-flows.svg", top + side + 40, parts, label, title=title, lines=lines, style=STYLE)
+    sizes = {"stops": len(true.universe.stops), "cells": true.universe.num_cells, "full": int((true.true > 0).sum())}
+    picture("trips-flows", top + side + 40, parts, style="trips", FOLD=FOLD, **sizes)
 
 
 def _matrix(case: CountsTruth, counts: IntArray) -> IntArray:
@@ -218,7 +190,6 @@ def _runs(chosen: npt.NDArray[np.bool_]) -> list[str]:
 
 
 def _zones(case: CountsTruth, top: float, side: float) -> list[Svg]:
-    """Write the zones of stops beside the first map."""
     city, parts = case.universe.city, []
     assert city is not None
     assert city.zones is not None
@@ -231,9 +202,6 @@ def _zones(case: CountsTruth, top: float, side: float) -> list[Svg]:
             x = 40 + panel_at * (side + 24) + side * middle
             parts.append(tag("text", name, class_="faint", x=x, y=top + side + 15, text_anchor="middle"))
     return parts
-
-
-# By epsilon
 
 
 def _against_epsilon(
@@ -269,44 +237,26 @@ def _against_epsilon(
 
 
 def errors() -> None:
-    """Measure and draw how far single counts and sums are off, against epsilon."""
     without = nothing(trips(BUSY))
     panels = (
         ("single counts (cells)", lambda one: one.cells, (0.1, 300.0)),
         ("sums by mode and window", lambda one: one.sums[feature_name(MODES)], (2.0, 250_000.0)),
     )
     parts = _against_epsilon(panels, lambda read: read(without), left=70, width=300, height=270, faint=True)
-    title = "Projected counts are off by far less than noisy ones; a share for cells helps cells and costs sums"
-    lines = [
-        "Root mean square error in trips, both axes logarithmic. Dotted: publishing nothing at all.",
-        f"4,878 generated trips from 8 to 10 am, 67,600 cells; mean of {RUNS} releases each.",
-    ]
-    label = "Error of cells and of sums against epsilon"
-    picture("trips-error.svg", 450, parts, label, title=title, lines=lines, style=STYLE)
+    picture("trips-error", 450, parts, style="trips", RUNS=RUNS)
 
 
 def created() -> None:
-    """Measure and draw how many trips there are in all, and how many that nobody made, against epsilon."""
     total = true_counts(trips(BUSY)).num_trips
     panels = (
         ("trips of types that nobody travelled", lambda one: one.created, (100.0, 5e6)),
         ("trips in all", lambda one: one.trips, (1000.0, 5e6)),
     )
     parts = _against_epsilon(panels, lambda _: total, left=84, width=292, height=250, faint=False)
-    title = f"Laplace noise makes trips out of nothing; projected counts keep the total near {total:,}"
-    lines = [
-        f"Both axes logarithmic. Dotted: the {total:,} true trips. Fewer are created the larger epsilon is.",
-        f"Generated trips from 8 to 10 am, 67,600 cells, 591 with trips; mean of {RUNS} releases each.",
-    ]
-    label = "Trips created and trips in all against epsilon"
-    picture("trips-created.svg", 430, parts, label, title=title, lines=lines, style=STYLE)
-
-
-# Riders
+    picture("trips-created", 430, parts, style="trips", RUNS=RUNS, total=total)
 
 
 def riders() -> None:
-    """Measure and draw how far counts are off when riders are protected, by the bound on their trips."""
     lines: dict[Fraction, list[float]] = {}
     for epsilon in RIDER_EPSILONS:
         found = [measured(METHODS["cells"](epsilon), trips(WHOLE_DAY, bound), runs=RIDER_RUNS) for bound in BOUNDS]
@@ -340,10 +290,7 @@ def riders() -> None:
         tag("text", "trips counted of a rider", class_="name", x=left + width + 12, y=top + height + 17),
         tag("text", "share of trips counted", class_="faint", x=left + width + 12, y=top + height + 35),
     ]
-    note = f"37,714 generated trips of a day, 811,200 cells, O5 with shares cells; mean of {RIDER_RUNS} releases each."
-    title = "Count two trips of a rider: fewer lose trips, more need more noise"
-    label = "Error against the bound on trips of a rider"
-    picture("trips-riders.svg", top + height + 68, parts, label, title=title, lines=[note], style=STYLE)
+    picture("trips-riders", top + height + 68, parts, style="trips", RUNS=RIDER_RUNS)
 
 
 DRAWN = {

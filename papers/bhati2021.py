@@ -19,7 +19,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from dunnage.kernels.clusters.published import published_density, published_gree
 from dunnage.kernels.clusters.refine import dissolve, refine
 from papers import bhati2021_example as example
 from papers import report
-from papers.measuring import Runs, fields_of, in_parallel, mean_sd
+from papers.measuring import Run, Runs, efforts, in_parallel, mean_sd, written
 from papers.report import Curve, Quoted, Statements, Svg, verdict
 
 CodeArray = npt.NDArray[np.int32]
@@ -46,22 +46,9 @@ IN_TABLE_4 = (TYPE, BOARD, ALIGHT, START)
 BUCKET = 900  # seconds of a bucket of start times, for entropy
 
 OD, RST, PT, EQ, AUTO = "S_OD", "S_RST", "S_PT", "S_EQ", "S_AUTO"
-FACTORS: dict[str, dict[str, int] | None] = {
-    OD: {TYPE: 1, BOARD: 5, ALIGHT: 5, START: 1},
-    RST: {TYPE: 1, BOARD: 1, ALIGHT: 1, START: 5},
-    PT: {TYPE: 5, BOARD: 1, ALIGHT: 1, START: 1},
-    EQ: {TYPE: 1, BOARD: 1, ALIGHT: 1, START: 1},
-    AUTO: None,
-}
-"""Utility factors of the scenarios; automatic ones are entropies."""
-TABLE_4 = {
-    OD: (0.083, 0.416, 0.416, 0.083),
-    RST: (0.125, 0.125, 0.125, 0.625),
-    PT: (0.625, 0.125, 0.125, 0.125),
-    EQ: (0.25, 0.25, 0.25, 0.25),
-    AUTO: (0.036, 0.328, 0.325, 0.309),
-}
-"""As printed, in the order of ``IN_TABLE_4``."""
+VALUES = written("bhati2021")["values"]
+FACTORS: dict[str, dict[str, int] | None] = {**VALUES["factors"], AUTO: None}  # automatic ones are entropies
+TABLE_4: dict[str, tuple[float, ...]] = VALUES["table 4"]  # as printed, in the order of ``IN_TABLE_4``
 
 UNIT, MAXIMUM = "unit variance", "maximum"
 GREEDY, DENSITY, GROWTH, REFINED = "greedy", "density", "growth", "growth, refined"
@@ -72,36 +59,7 @@ TOP = 20  # pairs of stations that the application metric looks at
 BINS = 20  # bars of a histogram of attribute distortion
 
 
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    draws: int  # drawn tables
-    size: int  # records of a table
-    ks: tuple[int, ...]  # values of k
-    sizes: tuple[int, ...]  # records of the tables on which time is taken
-    limits: Mapping[str, tuple[float, ...]]  # suppression limits of the two scenarios: hops and seconds
-    limit_k: int  # k at which limits are tried, and of which histograms are drawn
-    refine_seconds: float  # time for local search
-
-
-FULL = Effort(
-    draws=3,
-    size=10_000,
-    ks=(5, 10, 20, 50),
-    sizes=(2_500, 5_000, 10_000, 20_000),
-    limits={OD: (4, 6, 8, 10, 12, 14, 16), RST: (3600, 5400, 7200, 9000, 10800, 12600, 14400)},
-    limit_k=5,
-    refine_seconds=10.0,
-)
-QUICK = replace(
-    FULL,
-    draws=1,
-    sizes=(2_500, 10_000),
-    limits={OD: (4, 8, 12, 16), RST: (3600, 7200, 10800, 14400)},
-    refine_seconds=3.0,
-)
-
-
-# Rides
+Effort, FULL, QUICK = efforts(__name__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,10 +79,6 @@ class Rides:
         """Largest distance of each attribute, in the order of ``ATTRIBUTES``."""
         return np.array([np.ptp(self.start), *(table.max() for table in self.tables)])
 
-    def deviations(self) -> FloatArray:
-        """Return the standard deviation of the distances of all pairs of records, for each attribute."""
-        return distance_deviations(self.start[None], self.codes, self.tables)
-
     def entropies(self) -> FloatArray:
         """Return eq. 1 for each attribute, in bits; start times in buckets."""
         columns = [(self.start // BUCKET).astype(np.int64), *self.codes.astype(np.int64)]
@@ -137,13 +91,12 @@ class Rides:
         return given / given.sum()
 
     def metric(self, scenario: str, scaling: str = UNIT) -> Metric:
-        weights = self.weights(scenario)
-        scale = self.deviations() if scaling == UNIT else self.diameters
-        return Metric(self.start[None], self.codes, self.tables, weights / self.diameters, weights / scale)
+        weights, numbers = self.weights(scenario), self.start[None]
+        scale = distance_deviations(numbers, self.codes, self.tables) if scaling == UNIT else self.diameters
+        return Metric(numbers, self.codes, self.tables, weights / self.diameters, weights / scale)
 
 
 def entropy(counts: IntArray) -> float:
-    """Return the Shannon entropy of counts, in bits (eq. 1)."""
     share = counts[counts > 0] / counts.sum()
     return float(-(share * np.log2(share)).sum())
 
@@ -163,13 +116,8 @@ def drawn(size: int, draw: int) -> Rides:
     )
 
 
-# Measures of a partition
-
-
 @dataclass(frozen=True, kw_only=True)
-class Case:
-    """One way to cluster one table."""
-
+class Job:
     draw: int  # draw, size: which table, and its records
     size: int
     scenario: str
@@ -177,54 +125,16 @@ class Case:
     scaling: str
     k: int
     limit: float = math.inf  # largest generalisation of the attributes that the scenario limits; none without one
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job(Case):
     refine_seconds: float = 0.0  # time for local search
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run(Case):
-    type: float  # type, board, alight, start: distortion of the attributes (eq. 18)
-    board: float
-    alight: float
-    start: float
-    total: float  # total distortion (eq. 14) under the scenario's own importance
-    total_auto: float  # total_auto, total_equal: the same under automatic and under equal importance
-    total_equal: float
-    suppressed: float  # share of records that are left out
-    classes: int
-    smallest: int  # records of the smallest class
-    persons: int  # distinct cards of the class that has fewest
-    too_few: float  # share of classes with fewer than k distinct cards
-    one_type: float  # share of classes in which all passengers are of one type
-    # Mean absolute difference of passengers between the original's top pairs of stations, by reading of a set: a record
-    # spread evenly over the pairs it may be; counted with every pair it may be; counted only if its pair is certain.
-    od_spread: float
-    od_possible: float
-    od_certain: float
-    # Absolute difference of the mean start time, in seconds, from lower ends (as the paper) and from middles.
-    start_lower: float
-    start_middle: float
-    seconds: float  # CPU seconds of clustering
+CASE = ("draw", "size", "scenario", "method", "scaling", "k", "limit")
 
+
+class Clustered(Run):
     @property
     def stations(self) -> float:
         return (self.board + self.alight) / 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Histogram:
-    """Shares of records by the distortion of an attribute, in equal bars from 0 to 1; suppressed records count 1."""
-
-    draw: int
-    size: int
-    k: int
-    scenario: str
-    method: str
-    attribute: str
-    shares: tuple[float, ...]
 
 
 def clustered(rides: Rides, job: Job) -> tuple[IntArray, float]:
@@ -250,31 +160,36 @@ def clustered(rides: Rides, job: Job) -> tuple[IntArray, float]:
     return found, time.process_time() - start
 
 
-def measure(job: Job) -> list[Run | Histogram]:
+def measure(job: Job) -> list[Run]:
+    """Cluster and measure; then, of each attribute, shares of records by distortion in equal bars from 0 to 1."""
     rides = drawn(job.size, job.draw)
     of_record, seconds = clustered(rides, job)
-    run = measured(rides, job, of_record, seconds)
-    wanted = math.isinf(job.limit) and job.scaling == UNIT
-    return [run, *(histograms(rides, job, of_record) if wanted else [])]
+    found: list[Run] = [measured(rides, job, of_record, seconds)]
+    if math.isinf(job.limit) and job.scaling == UNIT:
+        case = {key: getattr(job, key) for key in ("draw", "size", "k", "scenario", "method")}
+        for name, row in zip(ATTRIBUTES, shares_of_diameter(rides, of_record), strict=True):
+            of_each = np.where(of_record >= 0, row[of_record], 1.0)  # suppressed records count 1
+            counts, _ = np.histogram(of_each, bins=BINS, range=(0.0, 1.0))
+            found.append(Run(**case, attribute=name, shares=tuple((counts / len(of_record)).tolist())))
+    return found
 
 
-def measured(rides: Rides, job: Job, of_record: IntArray, seconds: float) -> Run:
+def measured(rides: Rides, job: Job, of_record: IntArray, seconds: float) -> Clustered:
     by_attribute = distortions(rides, of_record)
     values = dict(zip(ATTRIBUTES, by_attribute.tolist(), strict=True))
-    sizes = np.bincount(of_record[of_record >= 0])
-    persons = distinct(of_record, rides.person)
-    types = distinct(of_record, rides.codes[0])
-    return Run(
-        **fields_of(job, Case),
-        **values,
-        total=float(rides.weights(job.scenario) @ by_attribute),
+    sizes, num = np.bincount(of_record[of_record >= 0]), len(of_record)
+    persons, types = (distinct(of_record, own) for own in (rides.person, rides.codes[0]))
+    return Clustered(
+        **{name: getattr(job, name) for name in CASE},
+        **{name: values[name] for name in IN_TABLE_4},  # eq. 18
+        total=float(rides.weights(job.scenario) @ by_attribute),  # eq. 14, under the scenario's own importance
         total_auto=float(rides.weights(AUTO) @ by_attribute),
         total_equal=float(by_attribute.mean()),
         suppressed=float((of_record < 0).mean()),
         classes=len(sizes),
-        smallest=int(sizes.min(initial=len(of_record))),
-        persons=int(persons.min(initial=len(of_record))),
-        too_few=float((persons < job.k).mean()) if len(persons) else 0.0,
+        smallest=int(sizes.min(initial=num)),
+        persons=int(persons.min(initial=num)),  # distinct cards of the class that has fewest
+        too_few=float((persons < job.k).mean()) if len(persons) else 0.0,  # share of classes with fewer than k cards
         one_type=float((types == 1).mean()) if len(types) else 0.0,
         **top_pairs(rides, of_record),
         **mean_start(rides, of_record),
@@ -295,19 +210,6 @@ def distortions(rides: Rides, of_record: IntArray) -> FloatArray:
     return np.asarray((sums + lost) / len(of_record))
 
 
-def histograms(rides: Rides, job: Job, of_record: IntArray) -> list[Histogram]:
-    """Return how the distortion of each attribute is spread over records."""
-    wide = shares_of_diameter(rides, of_record)
-    found = []
-    for name, row in zip(ATTRIBUTES, wide, strict=True):
-        of_each = np.where(of_record >= 0, row[of_record], 1.0)
-        counts, _ = np.histogram(of_each, bins=BINS, range=(0.0, 1.0))
-        shares = tuple((counts / len(of_record)).tolist())
-        case = {key: getattr(job, key) for key in ("draw", "size", "k", "scenario", "method")}
-        found.append(Histogram(**case, attribute=name, shares=shares))
-    return found
-
-
 def distinct(of_record: IntArray, values: npt.NDArray[np.integer]) -> IntArray:
     inside = of_record >= 0
     pairs = np.unique(np.stack([of_record[inside], values[inside].astype(np.int64)]), axis=1)
@@ -315,7 +217,11 @@ def distinct(of_record: IntArray, values: npt.NDArray[np.integer]) -> IntArray:
 
 
 def top_pairs(rides: Rides, of_record: IntArray) -> dict[str, float]:
-    """Return the mean difference of passengers between the original's top pairs, by reading of a set of stations."""
+    """Return the mean difference of passengers between the original's top pairs, by reading of a set of stations.
+
+    A record is spread evenly over the pairs it may be; counted with every pair it may be; or counted only if its pair
+    is certain.
+    """
     board, alight = rides.codes[1].astype(np.int64), rides.codes[2].astype(np.int64)
     num = len(rides.tables[1])
     counts = np.bincount(board * num + alight, minlength=num * num)
@@ -332,7 +238,7 @@ def top_pairs(rides: Rides, of_record: IntArray) -> dict[str, float]:
 
 
 def mean_start(rides: Rides, of_record: IntArray) -> dict[str, float]:
-    """Return how far the mean start time of what is published is from that of the original."""
+    """Return how far the published mean start time is off, by lower ends of intervals (as the paper) and by middles."""
     inside = of_record >= 0
     num = int(of_record.max(initial=-1)) + 1
     low, high = np.full(num, np.inf), np.full(num, -np.inf)
@@ -345,11 +251,7 @@ def mean_start(rides: Rides, of_record: IntArray) -> dict[str, float]:
     return {name: float(abs(values[of_record[inside]].mean() - truth)) for name, values in stated.items()}
 
 
-# Everything
-
-
 def jobs(effort: Effort) -> list[Job]:
-    """Return what has to be done, each thing once, long ones first."""
     cases: list[dict[str, Any]] = []
     for k in effort.ks:
         cases += [{"scenario": s, "method": m, "k": k} for s in FACTORS for m in (DENSITY, GROWTH, REFINED)]
@@ -363,12 +265,8 @@ def jobs(effort: Effort) -> list[Job]:
         cases.append({**at, "method": DISSOLVED})
     seconds = {REFINED: effort.refine_seconds}
     todo = dict.fromkeys(
-        Job(
-            **{"size": effort.size, "scaling": UNIT, "refine_seconds": seconds.get(one["method"], 0.0), **one},
-            draw=draw,
-        )
-        for draw in range(effort.draws)
-        for one in cases
+        Job(**{"size": effort.size, "scaling": UNIT, **one}, draw=draw, refine_seconds=seconds.get(one["method"], 0.0))
+        for draw, one in itertools.product(range(effort.draws), cases)
     )
     return sorted(todo, key=lambda job: (-job.refine_seconds, -job.size, job.method != DENSITY))
 
@@ -383,19 +281,22 @@ def warm_up() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Results(Runs):
-    histograms: Sequence[Histogram] = ()
-    KIND = ("size", "scenario", "method", "scaling", "k", "limit")
+    histograms: Sequence[Run] = ()
+    KIND = CASE[1:]
 
     @classmethod
-    def of(cls, found: Iterable[Run | Histogram], effort: Effort) -> Results:
-        items = list(found)
-        runs = [item for item in items if isinstance(item, Run)]
-        runs.sort(key=lambda run: tuple(str(value).rjust(12) for value in fields_of(run, Case).values()))
-        return cls(runs, effort, [item for item in items if isinstance(item, Histogram)])
+    def of(cls, found: Sequence[Run], effort: Effort) -> Results:
+        runs = [item for item in found if not hasattr(item, "shares")]
+        runs.sort(key=lambda run: tuple(str(getattr(run, name)).rjust(12) for name in CASE))
+        return cls(runs, effort, [item for item in found if hasattr(item, "shares")])
 
     def usual(self) -> dict[str, object]:
         usual = {"scenario": AUTO, "method": DENSITY, "scaling": UNIT, "limit": math.inf}
         return {**usual, "size": self.effort.size}
+
+    def means(self, column: str, by: str, values: Iterable[Any], **kind: Any) -> dict[Any, float]:
+        """Return the mean of a measure for each value of what tells kinds apart."""
+        return {value: self.mean(column, **{**kind, by: value}) for value in values}
 
     def shares(self, scenario: str, method: str, attribute: str) -> FloatArray:
         """Return the mean histogram of an attribute, at the k of the limits."""
@@ -409,7 +310,6 @@ class Results(Runs):
 
 NEAR = 0.03
 SHARE = 1 / 3
-RULE = "A quoted distortion agrees if ours is within 0.03 or a third of it; orders and directions must hold as stated."
 _DATA = "the rides are generated; the paper's day of one city is not public"
 _LOST = "a suppressed record costs 1, as much as a class costs at most"
 says = Statements("bhati2021", data=_DATA, lost=_LOST)
@@ -417,7 +317,6 @@ _READING = "the paper does not say how a record with sets of stations is counted
 
 
 def quoted(results: Results) -> list[Quoted]:
-    """Compare everything that the text states."""
     parts = (_worked_example, _figures_3_4, _figures_5_7, _figures_8_10, _formulas)
     return [line for part in parts for line in part(results)]
 
@@ -430,9 +329,6 @@ def _listed(values: dict[str, float], form: str = ".3f") -> str:
     return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
 
 
-# Arithmetic and examples
-
-
 def _worked_example(results: Results) -> Iterator[Quoted]:
     distances = [example.TYPES.distance("SeC", "C/S"), *(example.STATIONS.distance("A", other) for other in "BD")]
     ours = "; ".join(f"{distance:g}" for distance in distances)
@@ -443,90 +339,51 @@ def _worked_example(results: Results) -> Iterator[Quoted]:
     as_printed = [row["as printed"] for row in rows]
     yield says("generalised-values-of-these", ours=as_printed.count("yes"), agrees=as_printed == ["yes"] * 4)
     for scenario, printed in TABLE_4.items():
-        weights = _weights(results, scenario)
-        automatic = FACTORS[scenario] is None
+        drawn_ = [drawn(results.effort.size, draw).weights(scenario) for draw in range(results.effort.draws)]
+        by_name = dict(zip(ATTRIBUTES, np.mean(drawn_, axis=0).tolist(), strict=True))
+        weights, automatic = [by_name[name] for name in IN_TABLE_4], FACTORS[scenario] is None
         # The paper cuts digits off (5/12 is printed as 0.416); automatic weights depend on the rides.
-        off = max(abs(weights[name] - value) for name, value in zip(IN_TABLE_4, printed, strict=True))
+        off = max(abs(weight - value) for weight, value in zip(weights, printed, strict=True))
         # Rides are generated to come near to the automatic importance.
         near = says.sentence("automatic", NEAR) if off <= NEAR else f"differs: {_DATA}"
         yield says(
             "importance-in-2",
             what=(scenario, ", ".join(IN_TABLE_4), " (entropy in bits)" if automatic else ""),
             paper=", ".join(f"{value:g}" for value in printed),
-            ours=", ".join(f"{weights[name]:.3f}" for name in IN_TABLE_4),
+            ours=", ".join(f"{weight:.3f}" for weight in weights),
             verdict=near if automatic else verdict(off < 0.001, "arithmetic"),
         )
 
 
-def _weights(results: Results, scenario: str) -> dict[str, float]:
-    """Return the importance of each attribute, the mean over draws."""
-    found = [drawn(results.effort.size, draw).weights(scenario) for draw in range(results.effort.draws)]
-    return dict(zip(ATTRIBUTES, np.mean(found, axis=0).tolist(), strict=True))
-
-
-# Figures 3 and 4
-
-
 def _figures_3_4(results: Results) -> Iterator[Quoted]:
+    ways = {f"{m}, {s}": {"method": m, "scaling": s} for m in PUBLISHED for s in (UNIT, MAXIMUM)}
     for k in _shown(results, (5, 20)):
-        found = {
-            f"{method}, {scaling}": results.mean("total", k=k, method=method, scaling=scaling)
-            for method in PUBLISHED
-            for scaling in (UNIT, MAXIMUM)
-        }
+        found = {name: results.mean("total", k=k, **way) for name, way in ways.items()}
         better = all(found[f"{m}, {UNIT}"] < found[f"{m}, {MAXIMUM}"] for m in PUBLISHED)
         yield says("total-distortion-is-lower", what=k, ours=_listed(found), agrees=better)
         one, other = (_attributes(results, k=k, scaling=scaling) for scaling in (UNIT, MAXIMUM))
-        as_said = {
-            TYPE: one[TYPE] > other[TYPE],
-            BOARD: one[BOARD] < other[BOARD],
-            ALIGHT: one[ALIGHT] < other[ALIGHT],
-            START: one[START] > other[START],
-        }
-        missed = [name for name, holds in as_said.items() if not holds]
-        yield says(
-            "unit-variance-distorts-types",
-            what=k,
-            ours=(_listed(one), _listed(other)),
-            agrees=not missed,
-            differs=", ".join(missed),
+        more = {TYPE: True, BOARD: False, ALIGHT: False, START: True}  # whether unit variance distorts it more
+        missed = ", ".join(
+            name for name in more if not (one[name] > other[name] if more[name] else one[name] < other[name])
         )
+        ours = _listed(one), _listed(other)
+        yield says("unit-variance-distorts-types", what=k, ours=ours, agrees=not missed, differs=missed)
     for k in _shown(results, (5, 20)):
-        found = {method: results.mean("total", k=k, method=method) for method in (GREEDY, DENSITY, GROWTH, REFINED)}
+        found = results.means("total", "method", (GREEDY, DENSITY, GROWTH, REFINED), k=k)
         beside = ", ".join(f"{m} {found[m]:.3f} ({found[m] / found[DENSITY] - 1:+.0%})" for m in (GROWTH, REFINED))
-        yield says(
-            "total-distortion-is-lower-with",
-            what=k,
-            ours=(found[GREEDY], found[DENSITY], beside),
-            agrees=found[DENSITY] < found[GREEDY],
-        )
-    best = {
-        f"{m}, {s}": float(np.mean([results.mean("total", k=k, method=m, scaling=s) for k in results.effort.ks]))
-        for m in PUBLISHED
-        for s in (UNIT, MAXIMUM)
+        ours, agrees = (found[GREEDY], found[DENSITY], beside), found[DENSITY] < found[GREEDY]
+        yield says("total-distortion-is-lower-with", what=k, ours=ours, agrees=agrees)
+    ks, sizes = results.effort.ks, results.effort.sizes
+    best = {name: float(np.mean([results.mean("total", k=k, **way) for k in ks])) for name, way in ways.items()}
+    yield says("the-best-of-the", ours=_listed(best), agrees=min(best, key=best.__getitem__) == f"{DENSITY}, {UNIT}")
+    seconds = {
+        (method, k, size): results.mean("seconds", k=k, method=method, size=size)
+        for method, k, size in itertools.product(PUBLISHED, ks, sizes)
     }
-    yield says(
-        "the-best-of-the", ours=_listed(best), agrees=min(best, key=lambda name: best[name]) == f"{DENSITY}, {UNIT}"
-    )
-    most = max(results.effort.sizes)
-    taken = {
-        f"{method}, k = {k}": results.mean("seconds", k=k, method=method, size=most)
-        for method in PUBLISHED
-        for k in (results.effort.ks[0], results.effort.ks[-1])
-    }
-    ratios = [
-        results.mean("seconds", k=k, method=DENSITY, size=size) / results.mean("seconds", k=k, method=GREEDY, size=size)
-        for size in results.effort.sizes
-        for k in results.effort.ks
-    ]
-    yield says(
-        "run-time-of-greedy",
-        ours=(min(ratios), max(ratios), most, _listed(taken, ".2f")),
-        agrees=min(ratios) >= 0.5 and max(ratios) <= 2,
-    )
-
-
-# Figures 5 to 7
+    taken = {f"{m}, k = {k}": seconds[m, k, max(sizes)] for m in PUBLISHED for k in (ks[0], ks[-1])}
+    ratios = [seconds[DENSITY, k, size] / seconds[GREEDY, k, size] for size in sizes for k in ks]
+    ours = min(ratios), max(ratios), max(sizes), _listed(taken, ".2f")
+    yield says("run-time-of-greedy", ours=ours, agrees=min(ratios) >= 0.5 and max(ratios) <= 2)
 
 
 def _attributes(results: Results, **which: object) -> dict[str, float]:
@@ -545,104 +402,56 @@ def _figures_5_7(results: Results) -> Iterator[Quoted]:
         for name in IN_TABLE_4
     }
     falling = [name for name, values in lines.items() if np.any(np.diff(values) < 0)]
-    yield says(
-        "the-distortion-of-every",
-        ours=(len(lines) - len(falling), len(lines), f"; not {', '.join(falling)}" if falling else ""),
-        agrees=not falling,
-    )
-    preferred = {OD: (BOARD, ALIGHT), RST: (START,), PT: (TYPE,)}
+    ours = len(lines) - len(falling), len(lines), f"; not {', '.join(falling)}" if falling else ""
+    yield says("the-distortion-of-every", ours=ours, agrees=not falling)
     missed = []
-    for k in results.effort.ks:
-        for scenario, names in preferred.items():
-            for name in names:
-                others = [results.mean(name, k=k, scenario=other) for other in FACTORS if other != scenario]
-                if results.mean(name, k=k, scenario=scenario) > min(others):
-                    missed.append(f"{name} in {scenario}, k = {k}")
-    yield says(
-        "each-scenario-distorts-least", ours="in each" if not missed else f"not {', '.join(missed)}", agrees=not missed
-    )
+    for k, (scenario, name) in itertools.product(
+        results.effort.ks, [(OD, BOARD), (OD, ALIGHT), (RST, START), (PT, TYPE)]
+    ):
+        found = results.means(name, "scenario", FACTORS, k=k)
+        if found[scenario] > min(found.values()):
+            missed.append(f"{name} in {scenario}, k = {k}")
+    ours = f"not {', '.join(missed)}" if missed else "in each"
+    yield says("each-scenario-distorts-least", ours=ours, agrees=not missed)
     k = results.effort.limit_k
     own = _attributes(results, k=k, scenario=OD)
-    yield says(
-        "s-od-distorts-stations",
-        what=k,
-        ours=_listed(own),
-        agrees=max(own[BOARD], own[ALIGHT]) < min(own[TYPE], own[START]),
-    )
+    agrees = max(own[BOARD], own[ALIGHT]) < min(own[TYPE], own[START])
+    yield says("s-od-distorts-stations", what=k, ours=_listed(own), agrees=agrees)
     for scenario, figures in {PT: {5: 0.0, 50: 0.007}, AUTO: {5: 0.31, 50: 0.91}}.items():
         for k in _shown(results, list(figures)):
-            ours = results.mean(TYPE, k=k, scenario=scenario)
-            yield says(
-                "distortion-of-the-passenger",
-                what=(scenario, k),
-                paper=figures[k],
-                ours=(ours, _beside(results, TYPE, k, scenario)),
-                verdict=_near(figures[k], ours),
-            )
+            yield _beside("distortion-of-the-passenger", figures[k], results, TYPE, k, scenario)
     for k in _shown(results, (5, 50)):
         own = _attributes(results, k=k)
-        yield says(
-            "s-auto-distorts-types",
-            what=k,
-            ours=_listed(own),
-            agrees=own[TYPE] > own[START] > max(own[BOARD], own[ALIGHT]),
-        )
+        agrees = own[TYPE] > own[START] > max(own[BOARD], own[ALIGHT])
+        yield says("s-auto-distorts-types", what=k, ours=_listed(own), agrees=agrees)
     figures = {OD: 0.04, AUTO: 0.06, RST: 0.12}
-    k = results.effort.limit_k
-    found = {scenario: results.mean("stations", k=k, scenario=scenario) for scenario in figures}
     for scenario, paper in figures.items():
-        yield says(
-            "distortion-of-stations-k",
-            what=(scenario, k),
-            paper=paper,
-            ours=(found[scenario], _beside(results, "stations", k, scenario)),
-            verdict=_near(paper, found[scenario]),
-        )
+        yield _beside("distortion-of-stations-k", paper, results, "stations", results.effort.limit_k, scenario)
     for k in results.effort.ks:
-        found = {scenario: results.mean("stations", k=k, scenario=scenario) for scenario in figures}
+        found = results.means("stations", "scenario", figures, k=k)
         yield says("stations-s-auto-lies", what=k, ours=_listed(found), agrees=found[OD] < found[AUTO] < found[RST])
     readings = {"total_auto": "automatic", "total": "its own", "total_equal": "equal"}
     for k in results.effort.ks:
-        found = {c: {s: results.mean(c, k=k, scenario=s) for s in FACTORS} for c in readings}
-        least = {c: min(values, key=lambda s, v=values: v[s]) for c, values in found.items()}
-        most = {c: max(values, key=lambda s, v=values: v[s]) for c, values in found.items()}
+        found = {c: results.means(c, "scenario", FACTORS, k=k) for c in readings}
+        (least, most), own = (
+            [choose(values, key=values.__getitem__) for choose in (min, max)]
+            for values in (found["total_auto"], found["total"])
+        )
         stated = "; ".join(f"{name} importance: {_listed(found[column])}" for column, name in readings.items())
-        grown = {s: results.mean("total_auto", k=k, scenario=s, method=GROWTH) for s in FACTORS}
-        yield says(
-            "total-distortion-is-lowest",
-            what=k,
-            ours=(stated, _listed(grown)),
-            agrees=least["total_auto"] == AUTO and most["total_auto"] == OD,
-            differs=_why_not_lowest(found["total_auto"], grown, f"{least['total']} lowest and {most['total']} highest"),
-        )
+        grown = results.means("total_auto", "scenario", FACTORS, k=k, method=GROWTH)
+        reasons = [f"{least} is lower than {AUTO} by {found['total_auto'][AUTO] - found['total_auto'][least]:.3f}"]
+        reasons = (reasons if least != AUTO else []) + ([f"{most} is highest"] if most != OD else [])
+        if least != AUTO and min(grown, key=grown.__getitem__) == AUTO:
+            reasons.append(says.sentence("by-distance"))
+        why = "; ".join([*reasons, says.sentence("own-importance", *own)])
+        ours, agrees = (stated, _listed(grown)), least == AUTO and most == OD
+        yield says("total-distortion-is-lowest", what=k, ours=ours, agrees=agrees, differs=why)
 
 
-def _beside(results: Results, column: str, k: int, scenario: str) -> str:
-    return ", ".join(f"{m} {results.mean(column, k=k, scenario=scenario, method=m):.3f}" for m in (GROWTH, REFINED))
-
-
-def _why_not_lowest(found: dict[str, float], grown: dict[str, float], own: str) -> str:
-    """Say by how much another scenario is lower than the automatic one, or which is highest."""
-    least, most = (choose(found, key=lambda scenario: found[scenario]) for choose in (min, max))
-    reasons = [f"{least} is lower than {AUTO} by {found[AUTO] - found[least]:.3f}"] if least != AUTO else []
-    reasons += [f"{most} is highest"] if most != OD else []
-    if least != AUTO and min(grown, key=lambda scenario: grown[scenario]) == AUTO:
-        reasons.append(says.sentence("by-distance"))
-    return "; ".join([*reasons, f"under their own importance {own}, but such totals do not compare"])
-
-
-# Figures 8 to 10
-
-
-def _beside_pairs(results: Results) -> str:
-    """Say how growth does at what the paper's own application counts, without limits."""
-    stated = []
-    for reading in ("spread", "possible", "certain"):
-        theirs, grown = (_by_limit(results, f"od_{reading}", OD, method)[math.inf] for method in (DENSITY, GROWTH))
-        stated.append(
-            f"{reading} {grown:.2f}, {'worse' if grown > theirs else 'not worse'} than density's {theirs:.2f}"
-        )
-    return f"beside the paper, growth without limits: {'; '.join(stated)}"
+def _beside(name: str, paper: float, results: Results, column: str, k: int, scenario: str) -> Quoted:
+    found = results.means(column, "method", (DENSITY, GROWTH, REFINED), k=k, scenario=scenario)
+    ours = found.pop(DENSITY)
+    return says(name, what=(scenario, k), paper=paper, ours=(ours, _listed(found)), verdict=_near(paper, ours))
 
 
 def _by_limit(results: Results, column: str, scenario: str, method: str = DENSITY) -> dict[float, float]:
@@ -660,80 +469,52 @@ def _gains(found: dict[float, float]) -> list[float]:
     return [at for at, value in found.items() if value < found[math.inf]]
 
 
-def _from(limits: Sequence[float], found: dict[float, float]) -> bool:
-    """Say whether limits from a value on are better than none, and tighter ones are not."""
-    return _gains(found) == [at for at in limits if not math.isinf(at)]
-
-
 def _figures_8_10(results: Results) -> Iterator[Quoted]:
-    found = _by_limit(results, "stations", OD)
-    lost = _by_limit(results, "suppressed", OD)
-    yield says(
-        "distortion-of-stations-with",
-        ours=(_told(found), _told(lost), _told(_kept_alone(found, lost))),
-        agrees=_from([at for at in results.effort.limits[OD] if at >= 8], found),
-        differs=_limits(_gains(found)),
-    )
-    tight = min(results.effort.limits[OD])
-    yield says(
-        "distortion-is-high-when",
-        ours=(tight, found[tight], lost[tight]),
-        agrees=found[tight] > found[math.inf] and lost[tight] == max(lost.values()),
-    )
-    readings = {c: _by_limit(results, f"od_{c}", OD) for c in ("spread", "possible", "certain")}
-    agree = [c for c, values in readings.items() if _from([at for at in results.effort.limits[OD] if at >= 8], values)]
-    yield says(
-        "mean-difference-of-passengers",
-        ours="; ".join([*(f"{c}: {_told(values, '.1f')}" for c, values in readings.items()), _beside_pairs(results)]),
-        verdict=f"agrees (counted as {', '.join(agree)})" if agree else f"differs: {_READING}; {_DATA}",
-    )
-    found = _by_limit(results, START, RST)
-    lost = _by_limit(results, "suppressed", RST)
-    yield says(
-        "distortion-of-start-times",
-        ours=(_told(found, ".4f"), _told(lost, ".4f"), _told(_kept_alone(found, lost), ".4f")),
-        agrees=_from([at for at in results.effort.limits[RST] if at >= 10800], found),
-        differs=_limits(_gains(found)),
-    )
+    for name, column, scenario, wide, form in (
+        ("distortion-of-stations-with", "stations", OD, 8, ".3f"),
+        ("distortion-of-start-times", START, RST, 10800, ".4f"),
+    ):
+        # Limits from a value on must be better than none, and tighter ones must not.
+        expected = [at for at in results.effort.limits[scenario] if at >= wide]
+        found, lost = (_by_limit(results, one, scenario) for one in (column, "suppressed"))
+        # Distortion by generalisation alone (eq. 19): that of published records.
+        kept = {at: (own - lost[at]) / (1 - lost[at]) if lost[at] < 1 else math.nan for at, own in found.items()}
+        ours, gains = [_told(one, form) for one in (found, lost, kept)], _gains(found)
+        yield says(name, ours=(*ours,), agrees=gains == expected, differs=_limits(gains))
+        if scenario == OD:
+            tight = min(results.effort.limits[OD])
+            agrees = found[tight] > found[math.inf] and lost[tight] == max(lost.values())
+            yield says("distortion-is-high-when", ours=(tight, found[tight], lost[tight]), agrees=agrees)
+            readings = {c: _by_limit(results, f"od_{c}", OD) for c in ("spread", "possible", "certain")}
+            agree = ", ".join(c for c, values in readings.items() if _gains(values) == expected)
+            ours, beside = [f"{c}: {_told(values, '.1f')}" for c, values in readings.items()], []
+            for reading, values in readings.items():
+                theirs, grown = values[math.inf], _by_limit(results, f"od_{reading}", OD, GROWTH)[math.inf]
+                worse = "worse" if grown > theirs else "not worse"
+                beside.append(f"{reading} {grown:.2f}, {worse} than density's {theirs:.2f}")
+            ours.append(f"beside the paper, growth without limits: {'; '.join(beside)}")
+            counted = f"agrees (counted as {agree})" if agree else f"differs: {_READING}; {_DATA}"
+            yield says("mean-difference-of-passengers", ours="; ".join(ours), verdict=counted)
     lower, middle = (_by_limit(results, f"start_{end}", RST) for end in ("lower", "middle"))
-    yield says(
-        "the-mean-start-time",
-        ours=(_told(lower, ".1f"), _told(middle, ".1f")),
-        agrees=len(_gains(lower)) == len(results.effort.limits[RST]),
-        differs=_limits(_gains(lower)),
-    )
+    ours, agrees = (_told(lower, ".1f"), _told(middle, ".1f")), len(_gains(lower)) == len(results.effort.limits[RST])
+    yield says("the-mean-start-time", ours=ours, agrees=agrees, differs=_limits(_gains(lower)))
     for scenario in LIMITED:
-        found = _by_limit(results, "total", scenario)
-        automatic = _by_limit(results, "total_auto", scenario)
-        grown = _by_limit(results, "total", scenario, GROWTH)
-        best = min(found, key=lambda at: found[at])
-        yield says(
-            "suppression-lowers-the-total",
-            what=scenario,
-            ours=(_told(found, ".4f"), _told(automatic, ".4f"), _told(grown, ".4f")),
-            agrees=not math.isinf(best),
-        )
-
-
-def _kept_alone(found: dict[float, float], lost: dict[float, float]) -> dict[float, float]:
-    """Return distortion by generalisation alone (eq. 19): that of published records."""
-    return {at: (value - lost[at]) / (1 - lost[at]) if lost[at] < 1 else math.nan for at, value in found.items()}
+        ways = (("total", DENSITY), ("total_auto", DENSITY), ("total", GROWTH))
+        found, automatic, grown = (_by_limit(results, column, scenario, method) for column, method in ways)
+        ours, best = [_told(one, ".4f") for one in (found, automatic, grown)], min(found, key=found.__getitem__)
+        yield says("suppression-lowers-the-total", what=scenario, ours=(*ours,), agrees=not math.isinf(best))
 
 
 def _limits(limits: Sequence[float]) -> str:
     return ", ".join(f"{at:g}" for at in limits) or "no limit"
 
 
-# What the formulas say
-
-
 def _formulas(results: Results) -> Iterator[Quoted]:
     yield says("subtracting-the-mean-of")
     yield says("the-term-1-distortion")
     yield says("c-multiplies-the-numeric")
-    few = results.values("too_few", k=results.effort.limit_k)
-    one = results.values("one_type", k=results.effort.limit_k)
-    yield says("k-rides-are-k", ours=(mean_sd(few)[0], mean_sd(one)[0]))
+    ours = [results.mean(column, k=results.effort.limit_k) for column in ("too_few", "one_type")]
+    yield says("k-rides-are-k", ours=(*ours,))
 
 
 PAGE = says.page()
@@ -741,15 +522,7 @@ PAGE = says.page()
 ATTRIBUTE_NAMES = {"type": "passenger type", "board": "boarding", "alight": "alighting", "start": "start time"}
 CONFIGURATIONS = tuple((m, s) for s in (MAXIMUM, UNIT) for m in (GREEDY, DENSITY))
 BESIDE = (DENSITY, GROWTH, REFINED)
-SCENARIO_STYLES = {scenario: number for number, scenario in enumerate(FACTORS)}
 METHOD_STYLES = {GREEDY: 7, DENSITY: 0, GROWTH: 1, REFINED: 2}
-QUOTED_POINTS = {
-    PT: [(5, 0.0), (50, 0.007)],
-    AUTO: [(5, 0.31), (50, 0.91), (5, 0.06)],
-    OD: [(5, 0.04)],
-    RST: [(5, 0.12)],
-}
-"""What the text reads off Figure 5."""
 LIMIT_MEASURES = {
     OD: {"stations": "stations", "od_spread": "top 20 pairs, spread", "od_certain": "top 20 pairs, certain"},
     RST: {START: "start time", "start_lower": "mean start, lower ends, s", "start_middle": "mean start, middles, s"},
@@ -757,36 +530,25 @@ LIMIT_MEASURES = {
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
-    """Measure everything and write tables, a report and a page, as :class:`report.Reproduce` says."""
-    effort = QUICK if quick else FULL
-    out.mkdir(parents=True, exist_ok=True)
-    start = time.monotonic()
+    effort, start = QUICK if quick else FULL, time.monotonic()
     results = Results.of(in_parallel(measure, jobs(effort), workers=workers, warm_up=warm_up), effort)
     tables = tables_of(results)
     draws = "one generated table" if effort.draws == 1 else f"{effort.draws} generated tables"
-    note = (
-        f"{'Quick' if quick else 'Full'} form: {draws} of {effort.size:,} rides, k = {', '.join(map(str, effort.ks))}. "
-        f"Local search for {effort.refine_seconds:g} s each. Means with standard deviations over draws. {RULE} Took "
-        f"{time.monotonic() - start:.0f} s."
-    )
-    return report.Reproduction(
-        page=PAGE,
+    note = says.note(quick, start, effort=effort, draws=draws, ks=", ".join(map(str, effort.ks)))
+    return report.Reproduction.of_tables(
+        PAGE,
+        tables,
+        report.short_rows,
+        on_page={"figure6": lambda rows: []},
+        drawings={name: (lambda draw=draw: draw(results)) for name, draw in DRAWINGS.items()},
         note=note,
         data="rides",
         lines=quoted(results),
-        files={"runs": [asdict(run) for run in results.runs], **tables},
-        markdown=[(PAGE.titles[name], PAGE.why[name], report.short_rows(rows)) for name, rows in tables.items()],
-        sections=report.table_sections(
-            PAGE,
-            tables,
-            lambda name, rows: [] if name == "figure6" else report.short_rows(rows),
-            {name: (lambda draw=draw: draw(results)) for name, draw in DRAWINGS.items()},
-        ),
+        files={"runs": [vars(run) for run in results.runs], **tables},
     ).write(out)
 
 
 def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:
-    """Return everything measured as tables by name."""
     row, effort = results.row, results.effort
     ks, beside = effort.ks, [{"scenario": s, "k": k, "method": m} for s in FACTORS for k in effort.ks for m in BESIDE]
     rides = [drawn(effort.size, draw) for draw in range(effort.draws)]
@@ -835,13 +597,9 @@ def _limits_table(results: Results, scenario: str, own: Sequence[str]) -> list[d
     return rows
 
 
-# Figures
-
-
 def _curve(
     results: Results, column: str, name: str, style: int, cases: Mapping[float, Mapping[str, Any]], dashed: bool = False
 ) -> Curve:
-    """Draw mean and standard deviation of a measure, of a case at each place."""
     points = [(float(x), *mean_sd(results.values(column, **case))) for x, case in cases.items()]
     return Curve(name, [(x, mean, 0.0 if math.isnan(sd) else sd) for x, mean, sd in points], style, dashed)
 
@@ -882,7 +640,7 @@ def _draw_5(results: Results) -> list[Svg]:
             for scenario in FACTORS
         }
         title = f"{method}, as published" if method == DENSITY else f"beside it: {method}"
-        parts += _panels(by_title, title=title, paper=QUOTED_POINTS if method == DENSITY else {})
+        parts += _panels(by_title, title=title, paper=VALUES["figure 5"] if method == DENSITY else {})
     return parts
 
 
@@ -901,13 +659,11 @@ def _draw_6(results: Results) -> list[Svg]:
 def _draw_7(results: Results) -> list[Svg]:
     titles = {START: "start time", "stations": "stations, mean of both", TYPE: "passenger type"}
     titles |= {"total_auto": "total, automatic importance", "total": "total, own importance"}
-    styles = SCENARIO_STYLES.items()
-    return _panels(
-        {
-            title: [_by_k(results, column, s, style, scenario=s) for s, style in styles]
-            for column, title in titles.items()
-        }
-    )
+    by_title = {
+        title: [_by_k(results, column, s, style, scenario=s) for style, s in enumerate(FACTORS)]
+        for column, title in titles.items()
+    }
+    return _panels(by_title)
 
 
 def _draw_limits(results: Results, scenario: str) -> list[Svg]:

@@ -15,33 +15,16 @@ import numpy as np
 import dunnage as dn
 from dunnage.kernels.clusters.growth import Metric, distance_deviations
 from dunnage.kernels.clusters.published import published_density
+from papers.measuring import written
 
 EDGES = (("A", "B"), ("B", "C"), ("B", "D"))
 STATIONS = dn.Graph(edges=EDGES)
 TYPES = dn.Tree(parents={"SeC": "Not Adult", "C/S": "Not Adult", "Not Adult": "Person", "Adult": "Person"})
-TABLE_2 = (
-    ("Adult", "A", "C", "9:00", 400, 3.6),
-    ("Adult", "A", "C", "9:00", 400, 3.6),
-    ("C/S", "B", "D", "9:05", 320, 2.2),
-    ("Adult", "B", "A", "10:00", 280, 2.0),
-    ("SeC", "A", "D", "11:00", 520, 4.2),
-    ("C/S", "C", "D", "9:15", 340, 3.8),
-    ("Adult", "B", "D", "10:00", 480, 2.2),
-    ("SeC", "A", "D", "11:05", 520, 4.2),
-)
 COLUMNS = ("type", "board", "alight", "start", "ride time", "ride distance")
-CLASSES = ((1, 2), (3, 6), (4, 7), (5, 8))
-TABLE_3 = (
-    ("Adult", "A", "C", "9:00", "400", "3.6"),
-    ("C/S", "{B,C}", "D", "9:05-9:15", "320-340", "2.2-3.8"),
-    ("Adult", "B", "{A,D}", "10:00", "280-480", "2-2.2"),
-    ("SeC", "A", "D", "11:00-11:05", "520", "4.2"),
-)
-"""As printed, one line a class."""
+TABLE_2, CLASSES, TABLE_3 = (written("bhati2021")["example"][name] for name in ("rides", "classes", "generalised"))
 
 
 def seconds(clock: str) -> int:
-    """Return the second of the day of a time such as 9:05."""
     hours, minutes = map(int, clock.split(":"))
     return 3600 * hours + 60 * minutes
 
@@ -60,12 +43,10 @@ def metric() -> Metric:
 def classes() -> list[tuple[int, ...]]:
     """Cluster the eight rides by density with k = 2; records are numbered from 1, classes by their first record."""
     of_record = published_density(metric(), 2)
-    found = [tuple((np.flatnonzero(of_record == c) + 1).tolist()) for c in range(int(of_record.max()) + 1)]
-    return sorted(found)
+    return sorted(tuple((np.flatnonzero(of_record == c) + 1).tolist()) for c in range(int(of_record.max()) + 1))
 
 
 def generalised(records: Sequence[int]) -> tuple[str, ...]:
-    """Write the generalised values of a class as Table 3 does."""
     rows = [TABLE_2[record - 1] for record in records]
     types, board, alight, start, taken, far = (list(column) for column in zip(*rows, strict=True))
     return (
@@ -87,18 +68,10 @@ def _range(values: Sequence[str]) -> str:
 
 
 def table() -> list[dict[str, object]]:
-    """Return our classes and values beside the paper's, one line a class."""
-    found = classes()
     rows: list[dict[str, object]] = []
-    for records in found:
-        place = CLASSES.index(records) if records in CLASSES else None
-        printed = TABLE_3[place] if place is not None else None
+    printed = dict(zip(CLASSES, TABLE_3, strict=True))
+    for records in classes():
         values = generalised(records)
-        rows.append(
-            {
-                "records": ", ".join(f"r{record}" for record in records),
-                **dict(zip(COLUMNS, values, strict=True)),
-                "as printed": "yes" if values == printed else "no",
-            }
-        )
+        row = {"records": ", ".join(f"r{record}" for record in records), **dict(zip(COLUMNS, values, strict=True))}
+        rows.append({**row, "as printed": "yes" if values == printed.get(records) else "no"})
     return rows

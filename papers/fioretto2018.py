@@ -17,7 +17,6 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -25,14 +24,7 @@ import numpy as np
 from papers import fioretto2018_fleets as fleeting
 from papers import fioretto2018_runs as runs
 from papers import report
-from papers.fioretto2018_fleets import (
-    MAX_WAIT,
-    TABLE_1,
-    TABLE_1_TRUE,
-    FleetRun,
-    Fleets,
-    mean_of,
-)
+from papers.fioretto2018_fleets import MAX_WAIT, TABLE_1, TABLE_1_TRUE, FleetRun, Fleets, mean_of
 from papers.fioretto2018_runs import (
     ABLATIONS,
     CONSTRAINED,
@@ -59,7 +51,7 @@ from papers.fioretto2018_runs import (
     num_answers,
     trips,
 )
-from papers.measuring import in_parallel, mean_interval
+from papers.measuring import in_parallel, mean_interval, written
 from papers.report import Curve, Quoted, Row, Statements, Svg, short_intervals, verdict
 
 FACTOR = 1.5
@@ -67,14 +59,7 @@ SIGMAS = 3.0
 FLEET_FACTOR = 1.25
 O5_WITHIN = 0.2  # how far off the true fleet one sized on O5 may be at epsilon 1
 LARGER = 10.0  # an order of magnitude
-TABLE_2: Mapping[str, Mapping[str, tuple[float, ...]]] = {
-    "O5": {WEEKDAY: (0.91, 3.87, 6.01), WEEKEND: (0.86, 2.69, 5.77)},
-    "H5": {WEEKDAY: (5.11, 56.6, 715.0), WEEKEND: (4.57, 50.9, 728.0)},
-    "O5(a)": {WEEKDAY: (35.6, 44.2, 108.0), WEEKEND: (42.2, 59.9, 120.5)},
-    "O5(b)": {WEEKDAY: (13.4, 15.7, 18.9), WEEKEND: (13.4, 14.5, 19.6)},
-    "O5(c)": {WEEKDAY: (1.50, 5.55, 15.2), WEEKEND: (1.34, 4.27, 18.4)},
-}
-"""As printed, at the epsilons of ``IN_TABLE_2``."""
+TABLE_2: Mapping[str, Mapping[str, tuple[float, ...]]] = written("fioretto2018")["table 2"]
 DAY_TRIPS = 261_032.0
 LAPLACE_TRIPS = {0.1: 320_940.4, 0.05: 656_577.4, 0.01: 3_312_350.0}
 H5_TRIPS = {0.1: 839_150.5, 0.05: 1_698_770.0, 0.01: 8_543_366.5}
@@ -86,11 +71,7 @@ says = Statements("fioretto2018", data=_DATA, tree=_TREE)
 
 
 def quoted(results: Results) -> list[Quoted]:
-    """Compare everything that the text states."""
     return [line for part in (_trips_created, _errors, _ablations, _before_rounding) for line in part(results)]
-
-
-# Sizes
 
 
 def _trips_created(results: Results) -> Iterator[Quoted]:
@@ -98,16 +79,8 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
     stops, pairs = len(own.counted.universe.stops), own.counted.universe.num_pairs
     yield says("locations-and-pairs-of", ours=(stops, pairs), verdict=(160**2, stops, stops**2))
     yield says("trip-types-from-8", ours=own.num_cells, agrees=own.num_cells == 67600)
-    yield says(
-        "trips-of-the-weekday",
-        ours=(
-            whole.counted.num_trips,
-            own.counted.num_trips,
-            len(own.counted.cells),
-            weekend.counted.num_trips,
-            len(weekend.counted.cells),
-        ),
-    )
+    sizes = [size for one in (own, weekend) for size in (one.counted.num_trips, len(one.counted.cells))]
+    yield says("trips-of-the-weekday", ours=(whole.counted.num_trips, *sizes))
     sizes = num_answers(own, "O5")
     yield says("the-universe-by-the", ours=(sizes[3], sizes[4]))
     cases: list[tuple[str, str, float, float]] = [("6", WHOLE_DAY, 1.0, DAY_TRIPS)]
@@ -126,7 +99,6 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
                 agrees=abs(sigmas) <= SIGMAS,
                 differs=(off, sigmas, PAPER_RUNS),
             )
-    whole = trips(WHOLE_DAY)
     rounded, floored = (implied_windows(whole, 1.0, method, DAY_TRIPS) for method in (LAPLACE, FLOOR))
     yield says("half-hours-of-a", ours=(rounded, floored))
     off = {
@@ -138,18 +110,9 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
     yield says("noisy-counts-are-rounded", ours=", ".join(parts))
     for epsilon, stated in H5_TRIPS.items():
         ours = {method: results.mean("trips", method, epsilon) for method in ("H5", *runs.READINGS)}
-        off = stated / ours["H5"]
-        yield says(
-            "trips-after-h5-8",
-            what=epsilon,
-            paper=stated,
-            ours="; ".join((f"{method} {value:,.0f}" for method, value in ours.items())),
-            agrees=1 / FACTOR <= off <= FACTOR,
-            differs=off,
-        )
-
-
-# Trips that noise creates
+        off, told = stated / ours["H5"], "; ".join(f"{method} {value:,.0f}" for method, value in ours.items())
+        agrees = 1 / FACTOR <= off <= FACTOR
+        yield says("trips-after-h5-8", what=epsilon, paper=stated, ours=told, agrees=agrees, differs=off)
 
 
 def _sigmas(method: str, epsilon: float, day: str, stated: float) -> float:
@@ -166,78 +129,43 @@ def _span(day: str) -> str:
     return "the day" if day == WHOLE_DAY else "8 to 10 am"
 
 
-# Errors
-
-
 def _errors(results: Results) -> Iterator[Quoted]:
     own = trips(WEEKDAY)
     stated = TABLE_2["O5"][WEEKDAY][-1]
-    yield says(
-        "error-average-distance-between",
-        ours=(
-            stated,
-            stated * own.num_cells - own.counted.num_trips,
-            own.counted.num_trips,
-            results.mean("mae", "O5", 0.01),
-        ),
-    )
+    true = own.counted.num_trips
+    ours = stated, stated * own.num_cells - true, true, results.mean("mae", "O5", 0.01)
+    yield says("error-average-distance-between", ours=ours)
     for method, printed in TABLE_2.items():
         for day, stated in printed.items():
-            ours = [results.mean("rmse", method, epsilon, day) for epsilon in IN_TABLE_2]
-            yield says(
-                "error-of-epsilon",
-                what=(method, day, _listed(IN_TABLE_2)),
-                paper=_listed(stated),
-                ours=(_listed(ours), _listed([results.mean("mae", method, epsilon, day) for epsilon in IN_TABLE_2])),
-                verdict=_table_2_verdict(method, day, stated, ours),
-            )
+            ours, mae = ([results.mean(c, method, epsilon, day) for epsilon in IN_TABLE_2] for c in ("rmse", "mae"))
+            given = {"what": (method, day, _listed(IN_TABLE_2)), "paper": _listed(stated)}
+            agrees = _table_2_verdict(method, day, stated, ours)
+            yield says("error-of-epsilon", ours=(_listed(ours), _listed(mae)), verdict=agrees, **given)
     errors = {method: _rmse(results, method) for method in PAPERS_OWN}
     cases = list(errors[LAPLACE])
     better = [(h, LAPLACE, case) for h in HIERARCHICAL for case in cases if errors[h][case] <= errors[LAPLACE][case]]
-    yield says(
-        "hierarchical-mechanisms-are-slightly",
-        ours=_ratios(errors, "H5", LAPLACE),
-        agrees=not better,
-        differs=_broken(results, better),
-    )
+    ours, why = _ratios(errors, "H5", LAPLACE), _broken(results, better)
+    yield says("hierarchical-mechanisms-are-slightly", ours=ours, agrees=not better, differs=why)
     largest = [("H5", h, case) for h in ("H3", "H4") for case in cases if errors["H5"][case] <= errors[h][case]]
-    yield says(
-        "h5-has-the-largest",
-        ours=(
-            "; ".join(f"{h}, {_listed([errors[h][WEEKDAY, e] for e in EPSILONS])}" for h in HIERARCHICAL),
-            _listed(EPSILONS),
-        ),
-        agrees=not largest,
-        differs=_broken(results, largest),
-    )
-    lost = [case for case in cases if max(errors[o][case] for o in CONSTRAINED) >= errors[LAPLACE][case]]
-    yield says(
-        "constrained-mechanisms-always-have", ours=_ratios(errors, "O5", LAPLACE), agrees=not lost, differs=_where(lost)
-    )
-    below = [case for case in cases if case[1] < 1]
-    less = [case for case in below if errors[LAPLACE][case] < LARGER * errors["O5"][case]]
-    yield says(
-        "an-order-of-magnitude",
-        ours=(_ratios(errors, LAPLACE, "O5"), 10 / TABLE_2["O5"][WEEKDAY][1], TABLE_2["O5"][WEEKDAY][1]),
-        agrees=not less,
-        differs=_where(less),
-    )
+    ours = "; ".join(f"{h}, {_listed([errors[h][WEEKDAY, e] for e in EPSILONS])}" for h in HIERARCHICAL)
+    why = _broken(results, largest)
+    yield says("h5-has-the-largest", ours=(ours, _listed(EPSILONS)), agrees=not largest, differs=why)
+    lost = _where([case for case in cases if max(errors[o][case] for o in CONSTRAINED) >= errors[LAPLACE][case]])
+    ours = _ratios(errors, "O5", LAPLACE)
+    yield says("constrained-mechanisms-always-have", ours=ours, agrees=not lost, differs=lost)
+    less = _where([case for case in cases if case[1] < 1 and errors[LAPLACE][case] < LARGER * errors["O5"][case]])
+    printed = TABLE_2["O5"][WEEKDAY][1]
+    ours = _ratios(errors, LAPLACE, "O5"), 10 / printed, printed
+    yield says("an-order-of-magnitude", ours=ours, agrees=not less, differs=less)
     stated = [a / b for a, b in zip(TABLE_2["H5"][WEEKDAY], TABLE_2["O5"][WEEKDAY], strict=True)]
-    ours = [errors["H5"][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in IN_TABLE_2]
-    yield says(
-        "error-of-h5-by",
-        what=_listed(IN_TABLE_2),
-        paper=_listed(stated),
-        ours=_listed(ours),
-        agrees=all((1 / FACTOR <= a / b <= FACTOR for a, b in zip(stated, ours, strict=True))),
-    )
-    uniform = [results.mean("rmse", "H5, uniform", e) / errors["O5"][WEEKDAY, e] for e in EPSILONS]
-    geometric = [errors["H5"][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in EPSILONS]
-    yield says(
-        "the-improvement-over-hierarchical",
-        ours=(_listed(geometric), _listed(uniform)),
-        agrees=all((1 / 3 <= a / b <= 3 for a, b in zip(uniform, geometric, strict=True))),
-    )
+    geometric = {e: errors["H5"][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in EPSILONS}
+    ours = [geometric[e] for e in IN_TABLE_2]
+    agrees = all(1 / FACTOR <= a / b <= FACTOR for a, b in zip(stated, ours, strict=True))
+    yield says("error-of-h5-by", what=_listed(IN_TABLE_2), paper=_listed(stated), ours=_listed(ours), agrees=agrees)
+    uniform = {e: results.mean("rmse", "H5, uniform", e) / errors["O5"][WEEKDAY, e] for e in EPSILONS}
+    ours = _listed([*geometric.values()]), _listed([*uniform.values()])
+    agrees = all(1 / 3 <= uniform[e] / geometric[e] <= 3 for e in EPSILONS)
+    yield says("the-improvement-over-hierarchical", ours=ours, agrees=agrees)
 
 
 def _table_2_verdict(method: str, day: str, stated: Sequence[float], ours: Sequence[float]) -> str:
@@ -305,30 +233,20 @@ def _ablations(results: Results) -> Iterator[Quoted]:
         ("O5(b)", "a tree with weights is an order of magnitude worse than O5 at epsilon 1 and 0.1", (1.0, 0.1)),
     ):
         ratios = [errors[method][WEEKDAY, e] / errors["O5"][WEEKDAY, e] for e in stated]
-        printed = [
-            TABLE_2[method][WEEKDAY][IN_TABLE_2.index(e)] / TABLE_2["O5"][WEEKDAY][IN_TABLE_2.index(e)] for e in stated
-        ]
-        yield says(
-            "a-tree-is-worse", what=what, paper=_listed(printed), ours=_listed(ratios), agrees=min(ratios) >= LARGER
-        )
+        both = zip(TABLE_2[method][WEEKDAY], TABLE_2["O5"][WEEKDAY], strict=True)
+        printed = _listed([a / b for a, b in both][: len(stated)])
+        agrees = min(ratios) >= LARGER
+        yield says("a-tree-is-worse", what=what, paper=printed, ours=_listed(ratios), agrees=agrees)
     ratio = errors["O5(c)"][WEEKDAY, 0.01] / errors["O5"][WEEKDAY, 0.01]
-    yield says(
-        "weights-lower-the-error",
-        ours=(
-            ratio,
-            results.mean("trips", "O5(c)", 0.01),
-            results.mean("trips", "O5", 0.01),
-            trips(WEEKDAY).counted.num_trips,
-        ),
-        agrees=2.5 / FACTOR <= ratio <= 2.5 * FACTOR,
-    )
+    found = [results.mean("trips", method, 0.01) for method in ("O5(c)", "O5")]
+    ours, agrees = (ratio, *found, trips(WEEKDAY).counted.num_trips), 2.5 / FACTOR <= ratio <= 2.5 * FACTOR
+    yield says("weights-lower-the-error", ours=ours, agrees=agrees)
 
 
 # What the paper does not look at
 
 
 def findings(results: Results) -> list[str]:
-    """Say what else came out; every number is measured."""
     return [*_beside_nothing(results), *_won(results)]
 
 
@@ -368,9 +286,6 @@ def _won(results: Results) -> Iterator[str]:
     yield says.sentence("presets", _listed(EPSILONS), "; ".join(parts))
 
 
-# Before rounding
-
-
 def _before_rounding(results: Results) -> Iterator[Quoted]:
     numbers = {h: float(np.mean([c.number for c in results.checked(NEGATIVE, h)])) for h in HIERARCHICAL}
     yield says(
@@ -380,20 +295,12 @@ def _before_rounding(results: Results) -> Iterator[Quoted]:
         agrees=all(1 / FACTOR <= NEGATIVES[h] / numbers[h] <= FACTOR for h in HIERARCHICAL),
     )
     means = {e: [c.mean for c in results.checked(NEGATIVE) if c.epsilon == e] for e in (1.0, 0.01)}
-    yield says(
-        "mean-of-these-negative",
-        ours="; ".join((f"epsilon {e:g}: {min(own):.3g} to {max(own):.3g}" for e, own in means.items())),
-        verdict="" if -171.6 * FACTOR <= min(means[0.01]) <= -171.6 / FACTOR else f"; {_TREE}",
-    )
-    checks = list(results.checked(CONTRACTION))
-    yield says(
-        "error-after-the-projection",
-        ours=(
-            max(c.number for c in checks),
-            _listed([max(c.number for c in results.checked(CONTRACTION, "O5") if c.epsilon == e) for e in EPSILONS]),
-            _listed(EPSILONS),
-        ),
-    )
+    ours = "; ".join(f"epsilon {e:g}: {min(own):.3g} to {max(own):.3g}" for e, own in means.items())
+    more = "" if -171.6 * FACTOR <= min(means[0.01]) <= -171.6 / FACTOR else f"; {_TREE}"
+    yield says("mean-of-these-negative", ours=ours, verdict=more)
+    most = max(c.number for c in results.checked(CONTRACTION))
+    own = [max(c.number for c in results.checked(CONTRACTION, "O5") if c.epsilon == e) for e in EPSILONS]
+    yield says("error-after-the-projection", ours=(most, _listed(own), _listed(EPSILONS)))
     off = [results.mean("mae_full", method, 1.0) for method in ("O5", LAPLACE)]
     yield says("the-mechanism-is-at", ours=(off[0], off[1], off[0] / off[1]))
     own = trips(WEEKDAY)
@@ -411,12 +318,6 @@ def _before_rounding(results: Results) -> Iterator[Quoted]:
     yield says("constrained-mechanisms-can-be", ours=(min(ratios), max(ratios)), agrees=min(ratios) < 1)
 
 
-# Times
-
-
-# Fleets
-
-
 def quoted_fleets(fleets: Fleets) -> list[Quoted]:
     """Compare what the text and Table 1 state of fleets; nothing is said of days that were not looked at."""
     return [*_table_1(fleets), *_fleet_orders(fleets)]
@@ -424,15 +325,9 @@ def quoted_fleets(fleets: Fleets) -> list[Quoted]:
 
 def _table_1(fleets: Fleets) -> Iterator[Quoted]:
     for day in fleets.days:
-        shuttles, wait, idle = TABLE_1_TRUE[day]
         own = fleets.truth(day)
-        yield says(
-            "shuttles-seconds-of-wait",
-            what=day,
-            paper=(shuttles, wait, idle),
-            ours=(own.true_shuttles, own.true_wait, own.true_idle),
-            verdict=MAX_WAIT,
-        )
+        ours = own.true_shuttles, own.true_wait, own.true_idle
+        yield says("shuttles-seconds-of-wait", what=day, paper=TABLE_1_TRUE[day], ours=ours, verdict=MAX_WAIT)
     for method, printed in TABLE_1.items():
         for day in fleets.days:
             runs = fleets.sized(day, method, 1.0)
@@ -443,8 +338,8 @@ def _table_1(fleets: Fleets) -> Iterator[Quoted]:
             yield says(
                 "relative-error-in-shuttles",
                 what=(method, day),
-                paper=(stated[0], stated[1], stated[2]),
-                ours=(ours[0], ours[1], ours[2], mean_of(runs, "shuttles")[0], mean_of(runs, "wait")[0]),
+                paper=stated,
+                ours=(*ours, mean_of(runs, "shuttles")[0], mean_of(runs, "wait")[0]),
                 agrees=1 / FLEET_FACTOR <= off <= FLEET_FACTOR,
                 differs=(1 + stated[0], 1 + ours[0], _why_fleets(method, fleets, day)),
             )
@@ -475,55 +370,33 @@ def _fleet_orders(fleets: Fleets) -> Iterator[Quoted]:
         errors = {m: mean_of(fleets.sized(day, m, 1.0), "more_shuttles")[0] for m in TABLE_1}
         errors = {m: error for m, error in errors.items() if not math.isnan(error)}
         best = min(errors, key=lambda m: abs(errors[m]))
-        yield says(
-            "o5-has-the-smallest",
-            what=day,
-            ours=", ".join((f"{m} {error:+.3f}" for m, error in errors.items())),
-            agrees=best == "O5",
-            differs=(best, _by_chance(fleets, day, best)),
-        )
-        small = [m for m, error in errors.items() if error < 0]
-        yield says(
-            "all-mechanisms-oversize-fleets",
-            what=day,
-            ours=", ".join((f"{m} {error:+.1%}" for m, error in errors.items())),
-            agrees=not small,
-            differs=", ".join(small),
-        )
-    below = {e: mean_of(fleets.sized(WEEKDAY, "O5", e), "more_shuttles") for e in fleets.effort.epsilons if e < 1}
-    yield says(
-        "as-epsilon-falls-o5",
-        ours="; ".join(
-            (
-                f"epsilon {e:g}: {error:+.1%} ± {half:.1%}, wait {fleets.mean('wait', WEEKDAY, 'O5', e):.0f} s"
-                for e, (error, half) in below.items()
-            )
-        ),
-        agrees=all((-O5_WITHIN <= error <= 0.05 for error, _ in below.values())),
-    )
-    waits = {
-        (m, e): mean_of(fleets.sized(WEEKDAY, m, e), "more_wait")[0] for m in TABLE_1 for e in fleets.effort.epsilons
-    }
+        ours, differs = _each(errors, "+.3f"), (best, _by_chance(fleets, day, best))
+        yield says("o5-has-the-smallest", what=day, ours=ours, agrees=best == "O5", differs=differs)
+        small, ours = ", ".join(m for m, error in errors.items() if error < 0), _each(errors, "+.1%")
+        yield says("all-mechanisms-oversize-fleets", what=day, ours=ours, agrees=not small, differs=small)
+    told, agrees = [], True
+    for e in (e for e in fleets.effort.epsilons if e < 1):
+        error, half = mean_of(fleets.sized(WEEKDAY, "O5", e), "more_shuttles")
+        wait, agrees = fleets.mean("wait", WEEKDAY, "O5", e), agrees and -O5_WITHIN <= error <= 0.05
+        told.append(f"epsilon {e:g}: {error:+.1%} ± {half:.1%}, wait {wait:.0f} s")
+    yield says("as-epsilon-falls-o5", ours="; ".join(told), agrees=agrees)
+    cases = itertools.product(TABLE_1, fleets.effort.epsilons)
+    waits = {f"{m} at {e:g}:": fleets.mean("more_wait", WEEKDAY, m, e) for m, e in cases}
     known = {case: value for case, value in waits.items() if not math.isnan(value)}
-    yield says(
-        "all-mechanisms-preserve-waits",
-        ours="; ".join((f"{m} at {e:g}: {value:+.0%}" for (m, e), value in known.items())),
-        agrees=all(abs(value) <= 0.1 for value in known.values()),
-    )
+    agrees = all(abs(value) <= 0.1 for value in known.values())
+    yield says("all-mechanisms-preserve-waits", ours=_each(known, "+.0%", "; "), agrees=agrees)
     sized = [r for r in fleets.runs if r.method in fleeting.LARGE and r.epsilon < 1 and r.expansions]
-    gone = [r for r in fleets.runs if not r.expansions]
-    stated = "; ".join(f"{r.method} at {r.epsilon:g}: {r.trips:,} trips, {r.shuttles:,.0f} shuttles" for r in sized)
-    yield says(
-        "no-fleet-is-found",
-        ours=(
-            f"{stated}; at most {max(r.seconds for r in sized):.0f} CPU s each" if sized else "not tried in this form",
-            f"; left out: {', '.join(f'{r.method} at {r.epsilon:g}' for r in gone)}" if gone else "",
-        ),
-    )
+    told = "; ".join(f"{r.method} at {r.epsilon:g}: {r.trips:,} trips, {r.shuttles:,.0f} shuttles" for r in sized)
+    most = f"{told}; at most {max(r.seconds for r in sized):.0f} CPU s each" if sized else "not tried in this form"
+    gone = ", ".join(f"{r.method} at {r.epsilon:g}" for r in fleets.runs if not r.expansions)
+    yield says("no-fleet-is-found", ours=(most, f"; left out: {gone}" if gone else ""))
+
+
+def _each(found: Mapping[str, float], form: str, between: str = ", ") -> str:
+    return between.join(f"{name} {value:{form}}" for name, value in found.items())
 
 
 def fleet_findings(fleets: Fleets) -> list[str]:
-    """Say what else came out of fleets; every number is measured."""
     return [_within(fleets), *_beside_counts(fleets)]
 
 
@@ -546,7 +419,6 @@ def _within(fleets: Fleets) -> str:
 
 
 def _fleet_words(method: str, runs: Sequence[FleetRun]) -> str:
-    """Write a fleet with the waits it causes, and how many rides nobody serves."""
     shuttles, wait, unserved = (mean_of(runs, column)[0] for column in ("shuttles", "wait", "unserved"))
     left = f", {unserved:,.0f} rides unserved" if unserved else ""
     return f"{method} {shuttles:,.0f} ({wait:,.0f} s{left})"
@@ -575,19 +447,7 @@ def _beside_counts(fleets: Fleets) -> Iterator[str]:
 
 PAGE = says.page(FACTOR=FACTOR, FLEET_FACTOR=FLEET_FACTOR, SIGMAS=SIGMAS, fleeting=fleeting)
 
-METHOD_STYLES = {
-    LAPLACE: (7, False),
-    "H3": (4, True),
-    "H4": (3, True),
-    "H5": (1, True),
-    "O3": (5, False),
-    "O4": (6, False),
-    "O5": (0, False),
-    runs.CELLS: (2, False),
-    runs.MARGINS: (2, True),
-}
-"""Number of the colour, and whether dashed."""
-FLEET_STYLES = {**METHOD_STYLES, fleeting.THRESHOLDED: (7, True)}
+STYLES = written("fioretto2018")["styles"]  # number of the colour, and whether dashed
 SHOWN = (*PAPERS_OWN, *PRESETS)
 CELL_COLUMNS = {"RMSE, all": "rmse", "MAE, all": "mae", "RMSE, with trips": "rmse_full", "MAE, with trips": "mae_full"}
 CELL_COLUMNS |= {"RMSE, empty": "rmse_empty", "MAE, empty": "mae_empty", "cells with trips": "cells"}
@@ -595,50 +455,37 @@ VIEWED = (NOTHING, LAPLACE, *CONSTRAINED, *PRESETS)  # what is compared cell by 
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
-    """Measure everything and write tables, a report and a page, as :class:`report.Reproduce` says."""
-    effort = runs.QUICK if quick else runs.FULL
-    out.mkdir(parents=True, exist_ok=True)
-    start = time.monotonic()
+    effort, start = runs.QUICK if quick else runs.FULL, time.monotonic()
     found = in_parallel(runs.measure, runs.jobs(effort), workers=workers, warm_up=runs.warm_up)
     results = Results.of(found, effort)
     sizes = fleeting.QUICK if quick else fleeting.FULL
     sized = in_parallel(fleeting.measure, fleeting.jobs(sizes), workers=workers, warm_up=fleeting.warm_up)
     fleets = fleeting.Fleets.of(sized, sizes)
     tables = tables_of(results) | fleeting.tables_of(fleets)
-    note = (
-        f"{'Quick' if quick else 'Full'} form: {effort.runs} releases of each mechanism, epsilon and day; means with "
-        f"95 % intervals (Student's) over the noise. Generated trips, the same for all: {effort.draws} further "
-        f"generated {'day stands' if effort.draws == 1 else 'days stand'} beside them. Took "
-        f"{time.monotonic() - start:.0f} s."
-    )
-    drawings = {
-        "figure5": lambda: _draw_5(results),
-        "sums": lambda: _draw_sums(results),
-        "fleets": lambda: _draw_fleets(fleets),
-    }
-    return report.Reproduction(
-        page=PAGE,
-        note=note,
+    days = "day stands" if effort.draws == 1 else "days stand"
+    return report.Reproduction.of_tables(
+        PAGE,
+        tables,
+        short_intervals,
+        on_page={"figure5": lambda rows: short_intervals(_across(rows))},
+        drawings={
+            "figure5": lambda: _draw_5(results),
+            "sums": lambda: _draw_sums(results),
+            "fleets": lambda: _draw_fleets(fleets),
+        },
+        note=says.note(quick, start, effort=effort, days=days),
         data="trips",
         lines=[*quoted(results), *quoted_fleets(fleets)],
         findings=[*findings(results), *fleet_findings(fleets)],
         files={
-            "runs": [asdict(run) for run in results.runs],
+            "runs": [vars(run) for run in results.runs],
             **{name: report.intervals_named(rows) for name, rows in tables.items()},
-            "fleet-runs": [asdict(run) for run in fleets.runs],
+            "fleet-runs": [vars(run) for run in fleets.runs],
         },
-        markdown=[(PAGE.titles[name], PAGE.why[name], short_intervals(rows)) for name, rows in tables.items()],
-        sections=report.table_sections(
-            PAGE, tables, lambda name, rows: short_intervals(_across(rows) if name == "figure5" else rows), drawings
-        ),
     ).write(out)
 
 
-# Tables
-
-
 def tables_of(results: Results) -> dict[str, list[dict[str, object]]]:
-    """Return everything measured as tables by name."""
     both, nothing = (PUBLISHED, SOUND), (NOTHING, FLOOR, *PAPERS_OWN)
     errors = {"rmse": "rmse", "mae": "mae"}
     in_table = dict(zip(IN_TABLE_2, TABLE_2["H5"][WEEKDAY], strict=True))
@@ -769,7 +616,6 @@ def _seconds(results: Results) -> list[dict[str, object]]:
 
 
 def _across(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Put the epsilons of a mechanism beside each other."""
     found: dict[tuple[object, ...], dict[str, object]] = {}
     for column, row in itertools.product(("rmse", "mae"), rows):
         kind = {key: row[key] for key in ("day", "form", "mechanism")}
@@ -786,7 +632,7 @@ def _points(means: Iterable[tuple[float, tuple[float, float]]]) -> list[tuple[fl
 
 def _curves(results: Results, column: str, methods: Iterable[str], day: str, form: str) -> list[Curve]:
     found = {m: [(e, mean_interval(results.values(column, m, e, day, form=form))) for e in EPSILONS] for m in methods}
-    return [Curve(method, _points(means), *METHOD_STYLES[method]) for method, means in found.items()]
+    return [Curve(method, _points(means), *STYLES[method]) for method, means in found.items()]
 
 
 _AGAINST = {"x_title": "epsilon", "draw": report.log_chart, "wide": True, "falling": True}
@@ -809,7 +655,6 @@ def _draw_5(results: Results) -> list[Svg]:
 
 
 def _draw_fleets(fleets: Fleets) -> list[Svg]:
-    """Draw fleets beside the waits that they cause, day by day."""
     parts = []
     for column, title in {"shuttles": "shuttles", "wait": "seconds of wait"}.items():
         by_title, limits = {}, {}
@@ -819,7 +664,7 @@ def _draw_fleets(fleets: Fleets) -> list[Svg]:
                 m: [(e, mean_of(fleets.sized(day, m, e), column)) for e in fleets.effort.epsilons]
                 for m in fleeting.METHODS
             }
-            by_title[name] = [Curve(method, _points(own), *FLEET_STYLES[method]) for method, own in means.items()]
+            by_title[name] = [Curve(method, _points(own), *STYLES[method]) for method, own in means.items()]
             limits[name] = getattr(fleets.truth(day), f"true_{column}")
         beside = {"limits": limits, "limit": "the true trips' fleet", "named": not parts}
         parts += report.figure(by_title, y_title=title, **beside, **_AGAINST)

@@ -46,7 +46,7 @@ from papers.fioretto2018_runs import (
     Trips,
     trips,
 )
-from papers.measuring import Runs, column_of, mean_interval, seed_of
+from papers.measuring import Run, Runs, column_of, efforts, mean_interval, seed_of, written
 
 MAX_WAIT = 180.0
 THRESHOLDED = "Laplace, threshold"
@@ -64,24 +64,17 @@ def threshold(num_cells: int, epsilon: float) -> int:
     return math.ceil(0.5 + math.log(num_cells / 2) / epsilon)
 
 
-# What is sized
-
-
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """True trips in their city, and the fleet they need."""
-
     own: Trips
     ground: Ground
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """First second of the service and the one after its last."""
         return service_seconds(self.own.counted.universe)
 
     @cached_property
     def truth(self) -> FleetTask:
-        """The true trips, each at its second."""
         days = true_days(self.own.dataset, self.own.counted.universe, self.ground, None)
         assert days is not None  # trips are single ones, of one date
         return FleetTask(self.ground, days, service=Service(), max_wait=MAX_WAIT, span=self.span)
@@ -126,29 +119,7 @@ def scene(place: str, day: str, draw: int) -> Scene:
     return Scene(Trips(dataset, true_counts(dataset)), Ground.of(city(seed=seed)))
 
 
-# Jobs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    runs: int  # releases of each method, epsilon and day
-    epsilons: tuple[float, ...]  # at which to release
-    large: tuple[int, ...]  # how many releases of methods that create many trips, at each epsilon
-    places: tuple[tuple[str, int], ...]  # other cities and weekdays: the name of the city, and the number of the day
-    whole: int  # how many releases of the whole weekday by O5
-    # releases of more trips than are sized otherwise: day and epsilon of Laplace counts
-    examples: tuple[tuple[str, float], ...]
-
-
-FULL = Effort(
-    runs=5,
-    epsilons=EPSILONS,
-    large=(5, 1, 1, 1),
-    places=(*((TOWN, draw) for draw in range(1, 6)), *((f"city {seed}", seed) for seed in (1, 2, 3))),
-    whole=5,
-    examples=((WHOLE_DAY, 1.0), (WEEKDAY, 0.1)),
-)
-QUICK = Effort(runs=2, epsilons=(1.0, 0.1), large=(1, 0), places=((TOWN, 1),), whole=0, examples=())
+Effort, FULL, QUICK = efforts(__name__, "fleets")
 METHODS_QUICK = (LAPLACE, THRESHOLDED, "O3", "O5", PRESETS[0])
 
 
@@ -166,35 +137,11 @@ class FleetJob:
     most_trips: int = MOST_TRIPS
 
 
-@dataclass(frozen=True, kw_only=True)
-class FleetRun:
-    """A fleet sized on one release and run on the true trips."""
-
-    place: str  # place, day, draw, epsilon, method, form, run: What was released, and how
-    day: str
-    draw: int
-    epsilon: float
-    method: str
-    form: str
-    run: int
-    trips: int  # trips, legs: Trips released, and shuttle rides that they ask for on one day
-    legs: int
-    expansions: int  # days with random seconds that the fleet was sized for; 0 if it was left out
-    # shuttles, wait, idle: The fleet; mean seconds that true riders wait for it; seconds that a shuttle serves nobody
-    shuttles: float
-    wait: float
-    idle: float
-    # worst_wait, unserved: Mean wait of the zone that waits longest; true rides in zones that got no shuttle
-    worst_wait: float
-    unserved: float
-    true_shuttles: int  # true_shuttles, true_wait, true_idle: The same of the fleet that the true trips need
-    true_wait: float
-    true_idle: float
-    seconds: float  # CPU time of the sizing
+class FleetRun(Run):
+    """A fleet sized on one release and run on the true trips; relative errors are positive if it is too large."""
 
     @property
     def more_shuttles(self) -> float:
-        """Relative error of the fleet; positive if it is too large."""
         return self.shuttles / self.true_shuttles - 1
 
     @property
@@ -207,7 +154,6 @@ class FleetRun:
 
 
 def jobs(effort: Effort) -> list[FleetJob]:
-    """Return everything to size, long ones first."""
     full = len(effort.epsilons) == len(EPSILONS)
     methods = METHODS if full else METHODS_QUICK
     todo: list[FleetJob] = []
@@ -246,34 +192,27 @@ def measure(job: FleetJob) -> list[FleetRun]:
     here = scene(job.place, job.day, job.draw)
     counts = released(here.own, job)
     num_trips = int(counts.counts.sum())
-    sizes: dict[str, Any] = dict.fromkeys(("shuttles", "wait", "idle", "worst_wait", "unserved", "seconds"), math.nan)
-    sizes |= {"expansions": 0, "legs": 0}
+    # Shuttle rides on one day; days with random seconds that the fleet was sized for, none if it was left out; waits of
+    # true riders; CPU time of the sizing.
+    sizes: dict[str, Any] = {"legs": 0, "expansions": 0}
+    sizes |= dict.fromkeys(("shuttles", "wait", "idle", "worst_wait", "unserved"), math.nan)
+    seconds = math.nan
     if num_trips <= job.most_trips:
         start = time.process_time()
         # Fewer days with random seconds are sized together where there are many trips, which differ less.
         task = here.task(counts, 5 if num_trips <= FEW_TRIPS else 1)
         fleet = task.size().fleet
-        sizes = {"seconds": time.process_time() - start, "expansions": len(task.days)}
-        sizes |= here.operated(fleet, task.parking)
-        sizes |= {"shuttles": float(sum(fleet)), "legs": round(float(task.legs.sum()) / len(task.days))}
+        seconds = time.process_time() - start
+        sizes |= {"legs": round(float(task.legs.sum()) / len(task.days)), "expansions": len(task.days)}
+        sizes |= {"shuttles": float(sum(fleet)), **here.operated(fleet, task.parking)}
     true = here.operated(here.needed.fleet, here.needed.parking)
-    return [
-        FleetRun(
-            **{name: getattr(job, name) for name in (*Fleets.KIND, "run")},
-            trips=num_trips,
-            true_shuttles=sum(here.needed.fleet),
-            true_wait=true["wait"],
-            true_idle=true["idle"],
-            **sizes,
-        )
-    ]
+    needed = {"true_shuttles": sum(here.needed.fleet), "true_wait": true["wait"], "true_idle": true["idle"]}
+    kind = {name: getattr(job, name) for name in ("place", "day", "draw", "epsilon", "method", "form", "run")}
+    return [FleetRun(**kind, trips=num_trips, **sizes, **needed, seconds=seconds)]
 
 
 def warm_up() -> None:
     measure(_job(WEEKDAY, 1.0, "O5", 0))
-
-
-# Results
 
 
 class Fleets(Runs):
@@ -287,7 +226,6 @@ class Fleets(Runs):
 
     @property
     def days(self) -> tuple[str, ...]:
-        """Days of two hours that were looked at."""
         return tuple(day for day in (WEEKDAY, WEEKEND) if any(run.day == day for run in self.runs))
 
     def usual(self) -> dict[str, object]:
@@ -298,15 +236,12 @@ class Fleets(Runs):
         return [run for run in self.of_kind(day=day, method=method, epsilon=epsilon, **kind) if run.expansions]
 
     def mean(self, column: str, day: str, method: str, epsilon: float, **kind: Any) -> float:
-        """Return the mean of a measure; nan if nothing was sized."""
         return mean_of(self.sized(day, method, epsilon, **kind), column)[0]
 
     def truth(self, day: str) -> FleetRun:
-        """Return a run that tells of the fleet that a day's true trips need."""
         return next(run for run in self.runs if (run.place, run.day, run.draw) == (TOWN, day, 0))
 
     def scenes(self) -> list[tuple[str, str, int]]:
-        """Return place, day and number of all days that were looked at."""
         return list(dict.fromkeys((run.place, run.day, run.draw) for run in self.runs))
 
 
@@ -316,25 +251,11 @@ def mean_of(runs: Sequence[FleetRun], column: str) -> tuple[float, float]:
     return mean_interval(values[np.isfinite(values)])
 
 
-# Tables
-
-TABLE_1: dict[str, dict[str, tuple[float, float, float]]] = {
-    "O5": {WEEKDAY: (0.158, 0.040, 0.061), WEEKEND: (0.252, 0.005, 0.004)},
-    "O4": {WEEKDAY: (0.483, 0.003, 0.196), WEEKEND: (0.843, 0.024, 0.049)},
-    "O3": {WEEKDAY: (0.510, 0.028, 0.145), WEEKEND: (0.891, 0.024, 0.051)},
-    "H5": {WEEKDAY: (0.788, 0.028, 0.483), WEEKEND: (2.647, 0.025, 0.150)},
-    "H4": {WEEKDAY: (1.262, 0.007, 0.578), WEEKEND: (3.694, 0.026, 0.159)},
-    "H3": {WEEKDAY: (1.394, 0.029, 0.586), WEEKEND: (3.704, 0.024, 0.172)},
-    LAPLACE: {WEEKDAY: (1.518, 0.029, 0.587), WEEKEND: (4.371, 0.021, 0.192)},
-}
-"""Relative errors as printed, without sign: shuttles, wait, idle; epsilon 1."""
-TABLE_1_TRUE = {WEEKDAY: (99, 135.0, 5130), WEEKEND: (48, 127.8, 4779)}
-"""Shuttles, seconds of wait, seconds that a shuttle is idle."""
+TABLE_1, TABLE_1_TRUE = (written("fioretto2018")[name] for name in ("table 1", "table 1, true"))
 _ERRORS = {"shuttles": "more_shuttles", "wait": "more_wait", "idle": "more_idle"}
 
 
 def tables_of(fleets: Fleets) -> dict[str, list[dict[str, object]]]:
-    """Return everything measured as tables by name."""
     by_epsilon = [
         {"day": day, "mechanism": method, "epsilon": epsilon, **_measured(own)}
         for day in fleets.days
@@ -343,7 +264,11 @@ def tables_of(fleets: Fleets) -> dict[str, list[dict[str, object]]]:
         if (own := fleets.sized(day, method, epsilon))
     ]
     weekdays = [
-        {"weekday": f"{place}, day {draw}, {_span(day)}", "mechanism": method, **_measured(own)}
+        {
+            "weekday": f"{place}, day {draw}, {'whole' if day == WHOLE_DAY else '8 to 10 am'}",
+            "mechanism": method,
+            **_measured(own),
+        }
         for place, day, draw in fleets.scenes()
         for method in (EXACT, "O5", LAPLACE)
         if day != WEEKEND and (own := fleets.sized(day, method, 1.0, place=place, draw=draw))
@@ -392,12 +317,7 @@ def _measured(runs: Sequence[FleetRun]) -> dict[str, object]:
     return line | {"unserved": mean_of(runs, "unserved")[0], "CPU s": mean_of(runs, "seconds")[0]}
 
 
-def _span(day: str) -> str:
-    return "whole" if day == WHOLE_DAY else "8 to 10 am"
-
-
 def left_out(fleets: Fleets) -> list[dict[str, object]]:
-    """Return what was not sized, with how many trips it has."""
     return [
         {"day": run.day, "mechanism": run.method, "epsilon": run.epsilon, "trips": float(run.trips)}
         for run in fleets.runs

@@ -8,10 +8,11 @@ The paper's trips are not public. Ours are generated to the counts it states (``
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -36,7 +37,7 @@ from dunnage.mechanisms.counts import (
 )
 from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
-from papers.measuring import Runs, mean_interval, means, seed_of
+from papers.measuring import Run, Runs, efforts, mean_interval, means, seed_of
 
 Mechanism = NoisyCounts | HierarchicalCounts | ConstrainedCounts
 
@@ -92,7 +93,6 @@ class Trips:
 
     @property
     def num_cells(self) -> int:
-        """Trip types there are, occurring or not."""
         return self.counted.universe.num_cells
 
     @cached_property
@@ -129,67 +129,32 @@ def trips(day: str, draw: int = 0) -> Trips:
     return Trips(dataset, true_counts(dataset))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    day: str  # day, draw, epsilon, method, form, run: What was released, and how
-    draw: int
-    epsilon: float
-    method: str
-    form: str
-    run: int
-    rmse: float  # rmse, mae: Root mean square, and mean, of the differences from the true counts of all cells
-    mae: float
-    rmse_empty: float  # rmse_empty, mae_empty, rmse_full, mae_full: The same of cells without and with trips
-    mae_empty: float
-    rmse_full: float
-    mae_full: float
-    # total, windows, zone_pairs, modes, stop_pairs: Root mean square of the differences from the true sums
-    total: float
-    windows: float
-    zone_pairs: float
-    modes: float
-    stop_pairs: float
-    trips: int  # trips, cells: Trips released, and cells with one or more
-    cells: int
-    seconds: float  # CPU time of noise, projection and rounding
-
-
 SUM_COLUMNS = {name: name.replace(" ", "_") for name in SUMS}
 
 
 def errors(own: Trips, dense: FloatArray) -> dict[str, Any]:
+    """Measure counts of all cells, of those without and with trips, and sums; trips released, and cells with some."""
+
+    def root_mean_square(values: FloatArray) -> float:
+        return math.sqrt(float((values**2).mean()))
+
     off = dense - own.true
     measures: dict[str, Any] = {}
     for suffix, which in (("", slice(None)), ("_empty", own.true == 0), ("_full", own.true > 0)):
-        measures[f"rmse{suffix}"] = _root_mean_square(off[which])
+        measures[f"rmse{suffix}"] = root_mean_square(off[which])
         measures[f"mae{suffix}"] = float(np.abs(off[which]).mean())
     for name, (groups, size) in own.sums.items():
-        measures[SUM_COLUMNS[name]] = _root_mean_square(np.bincount(groups, weights=off, minlength=size))
+        measures[SUM_COLUMNS[name]] = root_mean_square(np.bincount(groups, weights=off, minlength=size))
     return {**measures, "trips": int(dense.sum()), "cells": int((dense > 0).sum())}
 
 
-def _root_mean_square(values: FloatArray) -> float:
-    return math.sqrt(float((values**2).mean()))
-
-
-# Jobs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    runs: int  # releases of each method, epsilon and day
-    draws: int  # draws, draw_runs: Further generated weekdays, and releases on each
-    draw_runs: int
-
-
-FULL = Effort(runs=50, draws=5, draw_runs=10)
-QUICK = Effort(runs=3, draws=1, draw_runs=1)
+Effort, FULL, QUICK = efforts(__name__)
 ON_DRAWS = (LAPLACE, "H5", "O3", "O5", *PRESETS)  # what is released on further generated weekdays
 NEGATIVE, CONTRACTION = "negative counts", "theorem 8.3"
 CHECKS = {NEGATIVE: (PUBLISHED, HIERARCHICAL), CONTRACTION: (SOUND, (*CONSTRAINED, *ABLATIONS))}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Job:
     """Some releases of one kind, or what is looked at on the way (``check``)."""
 
@@ -202,78 +167,46 @@ class Job:
     check: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checked:
-    """What was seen before counts are rounded."""
-
-    # check, day, epsilon, method: What was looked at: negative counts of a hierarchical method, or by what the
-    # projection shrinks errors
-    check: str
-    day: str
-    epsilon: float
-    method: str
-    # number, mean: Negative counts and their mean; or largest and mean ratio of the error after the projection to
-    # that before
-    number: float
-    mean: float
-
-
 def jobs(effort: Effort) -> list[Job]:
-    """Return everything to do, long ones first."""
     both = [*PAPERS_OWN, FLOOR, *ABLATIONS]
     ways = [(method, form) for method in both for form in (PUBLISHED, SOUND)]
     ways += [(method, PUBLISHED) for method in READINGS] + [(method, SOUND) for method in PRESETS]
-    todo = [
-        Job(day=day, epsilon=epsilon, method=method, form=form, runs=effort.runs)
-        for day in DAYS
-        for epsilon in EPSILONS
-        for method, form in ways
-    ]
-    todo += [
-        Job(day=day, epsilon=epsilon, method=method, form=form, runs=min(effort.runs, 10), check=check)
-        for check, (form, methods) in CHECKS.items()
-        for day in DAYS
-        for epsilon in EPSILONS
-        for method in methods
-    ]
+    kinds = [(day, epsilon, *way, effort.runs) for day, epsilon, way in itertools.product(DAYS, EPSILONS, ways)]
+    for check, (form, methods) in CHECKS.items():
+        cases = itertools.product(DAYS, EPSILONS, methods)
+        kinds += [(*case, form, min(effort.runs, 10), 0, check) for case in cases]
     whole = [(LAPLACE, PUBLISHED), (LAPLACE, SOUND), (FLOOR, PUBLISHED), (FLOOR, SOUND), ("O5", SOUND)]
-    todo += [Job(day=WHOLE_DAY, epsilon=1.0, method=method, form=form, runs=effort.runs) for method, form in whole]
-    todo += [
-        Job(day=WEEKDAY, epsilon=epsilon, method=method, form=SOUND, runs=effort.draw_runs, draw=draw)
-        for draw in range(1, effort.draws + 1)
-        for epsilon in IN_TABLE_2
-        for method in ON_DRAWS
-    ]
+    kinds += [(WHOLE_DAY, 1.0, *way, effort.runs) for way in whole]
+    further = itertools.product(range(1, effort.draws + 1), IN_TABLE_2, ON_DRAWS)
+    kinds += [(WEEKDAY, epsilon, method, SOUND, effort.draw_runs, draw) for draw, epsilon, method in further]
+    todo = [Job(*kind) for kind in kinds]
     return sorted(todo, key=lambda job: (job.method != MARGINS, job.day != WHOLE_DAY, job.draw))
 
 
-def measure(job: Job) -> list[Run | Checked]:
+def measure(job: Job) -> list[Run]:
     noise = Noise(seed=seed_of(job))
     if job.check:
         number, mean = _CHECKS[job.check](job, noise)
         kind = {name: getattr(job, name) for name in ("check", "day", "epsilon", "method")}
-        return [Checked(**kind, number=number, mean=mean)]
-    own, found = trips(job.day, job.draw), list[Run | Checked]()
+        return [Run(**kind, number=number, mean=mean)]
+    own, found = trips(job.day, job.draw), []
     release = own.draw(job.method, job.epsilon, job.form)
     release(noise)  # tables of noise are made once
     for run in range(job.runs):
         start = time.process_time()
         drawn = release(noise)
-        seconds = time.process_time() - start
+        seconds = time.process_time() - start  # of noise, projection and rounding
         kind = {name: getattr(job, name) for name in Results.KIND}
-        found.append(Run(**kind, run=run, seconds=seconds, **errors(own, own.dense(drawn))))
+        found.append(Run(**kind, run=run, **errors(own, own.dense(drawn)), seconds=seconds))
     return found
 
 
 def nothing(day: str, draw: int = 0) -> list[Run]:
     """Return the errors of publishing no trip at all, at every epsilon."""
     own = trips(day, draw)
-    measured = errors(own, np.zeros(own.num_cells))
-    return [
-        Run(day=day, draw=draw, epsilon=epsilon, method=NOTHING, form=form, run=0, seconds=0.0, **measured)
-        for epsilon in EPSILONS
-        for form in (PUBLISHED, SOUND)
-    ]
+    measured = {**errors(own, np.zeros(own.num_cells)), "seconds": 0.0}
+    cases = itertools.product(EPSILONS, (PUBLISHED, SOUND))
+    return [Run(day=day, draw=draw, epsilon=e, method=NOTHING, form=form, run=0, **measured) for e, form in cases]
 
 
 def _queried(job: Job) -> tuple[Trips, Any, Any, Layout]:
@@ -284,7 +217,7 @@ def _queried(job: Job) -> tuple[Trips, Any, Any, Layout]:
 
 
 def _negative(job: Job, noise: Noise) -> tuple[float, float]:
-    """Count the leaves that the closed form makes negative, before they are rounded to none."""
+    """Return how many leaves the closed form makes negative, before they are rounded to none, and their mean."""
     own, way, queries, layout = _queried(job)
     parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(queries.features)]
     parents.append(np.repeat(layout.groups_of(queries.features[-1]), layout.sizes))
@@ -298,7 +231,7 @@ def _negative(job: Job, noise: Noise) -> tuple[float, float]:
 
 
 def _contraction(job: Job, noise: Noise) -> tuple[float, float]:
-    """Divide the error after the projection by that before it, in the norm that it minimises."""
+    """Return the largest and mean ratio of the error after the projection to that before, in the norm it minimises."""
     own, way, queries, layout = _queried(job)
     family = way.family(queries.features, layout)
     pairs, slots = queries.universe.split(own.counted.cells)
@@ -330,23 +263,19 @@ def warm_up() -> None:
         measure(Job(day=WEEKDAY, epsilon=1.0, method=method, form=form, runs=1))
 
 
-# Results
-
-
 @dataclass(frozen=True, eq=False)
 class Results(Runs):
-    checks: Sequence[Checked] = ()
+    checks: Sequence[Run] = ()
     KIND = ("day", "draw", "epsilon", "method", "form")
 
     @classmethod
-    def of(cls, found: Iterable[Run | Checked], effort: Effort) -> Results:
+    def of(cls, found: Sequence[Run], effort: Effort) -> Results:
         """Sort what was measured, and add what publishing nothing would give."""
-        items = list(found)
-        runs = [item for item in items if isinstance(item, Run)]
+        runs = [item for item in found if not hasattr(item, "check")]
         runs += [run for day in (*DAYS, WHOLE_DAY) for run in nothing(day)]
         runs += [run for draw in range(1, effort.draws + 1) for run in nothing(WEEKDAY, draw)]
         runs.sort(key=lambda run: (run.day, run.draw, -run.epsilon, run.method, run.form, run.run))
-        checks = [item for item in items if isinstance(item, Checked)]
+        checks = [item for item in found if hasattr(item, "check")]
         checks.sort(key=lambda item: (item.check, item.day, item.method, -item.epsilon))
         return cls(runs, effort, checks)
 
@@ -371,8 +300,7 @@ class Results(Runs):
         measured = {name: self.values(column, method, epsilon, day, form=form) for name, column in columns.items()}
         return means(mean_interval, measured)
 
-    def checked(self, check: str, method: str = "") -> Iterator[Checked]:
-        """Return what was looked at, of one method or of all."""
+    def checked(self, check: str, method: str = "") -> Iterator[Run]:
         return (item for item in self.checks if item.check == check and method in ("", item.method))
 
 

@@ -21,23 +21,23 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 import dunnage as dn
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import FloatArray
 from dunnage.errors import InternalError
 from dunnage.kernels.bins.chances import clopper_pearson, fits_by_permutation
 from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.samples import draw_weights
 from dunnage.samples.packages import PackageSetting, package_setting
 from papers import report
-from papers.measuring import column_of, in_parallel, mean_sd, means
+from papers.measuring import Run, column_of, efforts, in_parallel, mean_sd, means, written
 from papers.report import Curve, Quoted, Statements, Svg
 
 RISK = 0.05
@@ -56,8 +56,7 @@ STOCHASTIC, SAMPLED = "stochastic, certified", "stochastic, 100 scenarios"
 SEALED = "sealed"
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A line of Table 2."""
 
     number: int  # number, numeral: Its number, in both forms
@@ -66,87 +65,16 @@ class Setting:
 
     @property
     def law(self) -> PackageSetting:
-        """The law of its weights, and its capacity."""
         return package_setting(self.name)
 
 
-SETTINGS = tuple(
-    Setting(number + 1, numeral, name)
-    for number, (numeral, name) in enumerate(
-        [("I", "25-L-U"), ("II", "50-L-U"), ("III", "25-S-U"), ("IV", "50-S-U"), ("V", "25-L-Un")]
-    )
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    instances: int  # draws of each setting
-    ks: tuple[int, ...]  # values of k
-    permutations: int  # on which a plan is judged
-    seconds: float  # time limit of a plan
-    # sampled_instances, sampled_ks, sampled_seconds: Draws, values of k and time limit for the published sampled
-    # model, which often uses its time up
-    sampled_instances: int
-    sampled_ks: tuple[int, ...]
-    sampled_seconds: float
-    spreads: dict[int, tuple[int, ...]]  # for some k, the spreads at which plans are also made
-    law_draws: int  # draws from which the law of the true optimum is estimated
-
-
-FULL = Effort(
-    instances=10,
-    ks=tuple(range(2, 11)),
-    permutations=20_000,
-    seconds=10.0,
-    sampled_instances=3,
-    sampled_ks=(2, 5, 8, 10),
-    sampled_seconds=20.0,
-    spreads={5: (3, 5), 10: (3, 5, 10)},
-    law_draws=300,
-)
-QUICK = replace(
-    FULL,
-    instances=3,
-    ks=(2, 5, 8, 10),
-    permutations=10_000,
-    seconds=2.0,
-    sampled_instances=1,
-    sampled_ks=(8, 10),
-    sampled_seconds=3.0,
-    spreads={10: (3, 5, 10)},
-    law_draws=100,
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One plan of one draw, judged."""
-
-    setting: str  # setting, instance, k: What was anonymised: numeral of the setting, number of the draw, k
-    instance: int
-    k: int
-    method: str  # how it was anonymised and planned
-    bins: int  # bins, bound, optimum, ratio: Bins of the plan, its proven bound, bins of the true weights, and o / o_n
-    bound: float
-    optimum: int
-    ratio: float
-    # plan_feasible, plan_low, plan_high: Share of permutations for which every bin fits, with its interval: the
-    # paper's f_k
-    plan_feasible: float
-    plan_low: float
-    plan_high: float
-    bins_feasible: float  # mean share of bins that fit
-    anonymise_seconds: float  # anonymise_seconds, solve_seconds: The paper's t_a and t_o
-    solve_seconds: float
-    linkage_mean: float  # linkage_mean, linkage_worst, linkage_kind: Truck linkage of the plan
-    linkage_worst: float
-    linkage_kind: str
+NAMES = {"I": "25-L-U", "II": "50-L-U", "III": "25-S-U", "IV": "50-S-U", "V": "25-L-Un"}
+SETTINGS = tuple(Setting(number, *item) for number, item in enumerate(NAMES.items(), start=1))
+Effort, FULL, QUICK = efforts(__name__)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One draw at one k."""
-
     setting: Setting
     instance: int
     k: int
@@ -173,8 +101,15 @@ class Anonymised:
 
     def judge(self, method: str, plan: dn.Plan) -> Run:
         # A sealed plan is filled by the owner, who knows the weights: it fits.
-        hits, tries, bins = (1, 1, 1.0) if plan.bin_of_row is None else self._tried(plan.bin_of_row)
-        low, high = (1.0, 1.0) if plan.bin_of_row is None else clopper_pearson(hits, tries)
+        hits, tries, bins, interval = 1, 1, 1.0, (1.0, 1.0)
+        if plan.bin_of_row is not None:
+            known, tries = self.release.uncertain("weight"), self.job.effort.permutations
+            values = np.empty(len(known))
+            values[np.argsort(known.class_id, kind="stable")] = np.concatenate(known.scenarios or ())
+            rooms, law = np.array([self.job.setting.law.capacity]), {"permutations": tries, "seed": HELD_OUT_SEED}
+            fits = np.concatenate(list(fits_by_permutation(values, known.class_id, plan.bin_of_row, rooms, **law)))
+            hits, bins = int(fits.all(axis=1).sum()), float(fits.mean())
+            interval = clopper_pearson(hits, tries)
         return Run(
             setting=self.job.setting.numeral,
             instance=self.job.instance,
@@ -182,30 +117,18 @@ class Anonymised:
             method=method,
             bins=plan.num_bins,
             bound=plan.bound,
-            optimum=self.optimum,
-            ratio=plan.num_bins / self.optimum,
-            plan_feasible=hits / tries,
-            plan_low=low,
-            plan_high=high,
-            bins_feasible=bins,
-            anonymise_seconds=self.seconds,
+            optimum=self.optimum,  # bins of the true weights
+            ratio=plan.num_bins / self.optimum,  # o / o_n
+            plan_feasible=hits / tries,  # share of permutations for which every bin fits: the paper's f_k
+            plan_low=interval[0],
+            plan_high=interval[1],
+            bins_feasible=bins,  # mean share of bins that fit
+            anonymise_seconds=self.seconds,  # anonymise_seconds, solve_seconds: the paper's t_a and t_o
             solve_seconds=plan.seconds,
             linkage_mean=plan.truck_linkage.mean,
             linkage_worst=plan.truck_linkage.worst,
             linkage_kind=plan.truck_linkage.kind,
         )
-
-    def _tried(self, bin_of_row: IntArray) -> tuple[int, int, float]:
-        """Return for how many permutations every bin fits, how many were tried, and the mean share of bins that fit."""
-        known = self.release.uncertain("weight")
-        values = np.empty(len(known))
-        values[np.argsort(known.class_id, kind="stable")] = np.concatenate(known.scenarios or ())
-        capacities, tries = np.array([self.job.setting.law.capacity]), self.job.effort.permutations
-        drawn = fits_by_permutation(
-            values, known.class_id, bin_of_row, capacities, permutations=tries, seed=HELD_OUT_SEED
-        )
-        fits = np.concatenate(list(drawn))
-        return int(fits.all(axis=1).sum()), tries, float(fits.mean())
 
 
 def spread_name(method: str, spread: int | None) -> str:
@@ -213,7 +136,6 @@ def spread_name(method: str, spread: int | None) -> str:
 
 
 def weights_of(setting: Setting, instance: int) -> FloatArray:
-    """Draw the weights of one instance; equal arguments, equal weights."""
     return draw_weights(setting.law, np.random.default_rng([setting.number, instance]))
 
 
@@ -230,23 +152,16 @@ def mechanisms(job: Job) -> tuple[Any, Any]:
     The paper gives no price of suppression. Ours is so high that nothing is suppressed: a ratio of bins makes no sense
     if packages are left out on one side.
     """
-    alpha = job.setting.law.size
-    return (
-        dn.Partition(k=job.k, alpha=alpha, statistic="multiset"),
-        dn.FullDomain(k=job.k, alpha=alpha, statistic="multiset"),
-    )
+    given = {"k": job.k, "alpha": job.setting.law.size, "statistic": "multiset"}
+    return dn.Partition(**given), dn.FullDomain(**given)
 
 
 def anonymise(job: Job, mechanism: Any, *, doubling: float = DOUBLING) -> Anonymised:
     law, weights = job.setting.law, weights_of(job.setting, job.instance)
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [law.low, law.high], "doubling": doubling}
-    document = {
-        "dataset": "packages",
-        "protects": "package",
-        "attributes": {"weight": weight},
-        "mechanism": {"name": mechanism.name, "k": mechanism.k},
-    }
-    data = dn.Dataset.from_table(pa.table({"weight": weights}), dn.Policy.from_dict(document))
+    document = {"dataset": "packages", "protects": "package", "attributes": {"weight": weight}}
+    policy = dn.Policy.from_dict({**document, "mechanism": {"name": mechanism.name, "k": mechanism.k}})
+    data = dn.Dataset.from_table(pa.table({"weight": weights}), policy)
     start = time.monotonic()
     # Seeded so that figures can be repeated: these weights are nobody's.
     release, _ = mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=job.instance))
@@ -285,84 +200,57 @@ def measure(job: Job) -> list[Run]:
 
 
 def measure_all(effort: Effort, *, workers: int) -> list[Run]:
+    todo = [Job(*draw, effort) for draw in itertools.product(SETTINGS, range(effort.instances), effort.ks)]
     # The long ones (larger settings, sampled models) first, so that no core waits at the end.
-    draws = itertools.product(SETTINGS, range(effort.instances), effort.ks)
-    todo = [Job(*draw, effort) for draw in draws]
     todo.sort(key=lambda job: (job.instance, -job.setting.law.size))
     runs = in_parallel(measure, todo, workers=workers, warm_up=_warm_up)
-    order = {setting.numeral: setting.number for setting in SETTINGS}
-    return sorted(runs, key=lambda run: (order[run.setting], run.k, run.method, run.instance))
+    return sorted(runs, key=lambda run: ([*NAMES].index(run.setting), run.k, run.method, run.instance))
 
 
 def _warm_up() -> None:
-    small = replace(QUICK, permutations=10, seconds=1.0, sampled_ks=(), spreads={})
-    measure(Job(SETTINGS[0], 0, 5, small))
+    measure(Job(SETTINGS[0], 0, 5, replace(QUICK, permutations=10, seconds=1.0, sampled_ks=(), spreads={})))
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """All runs, and what the law of the true optimum is."""
-
     runs: Sequence[Run]
     effort: Effort
-    optima: dict[str, FloatArray]
+    optima: dict[str, FloatArray]  # of many draws of each setting, which tell the law of the true optimum
 
     def of(self, setting: str, method: str, *, k: int | None = None) -> list[Run]:
-        """Return the runs of a setting and method, at one k or all."""
         return [r for r in self.runs if r.setting == setting and r.method == method and k in (None, r.k)]
 
     def values(self, column: str, setting: str, method: str, *, k: int | None = None) -> FloatArray:
         return column_of(self.of(setting, method, k=k), column)
-
-    @property
-    def methods(self) -> list[str]:
-        return list(dict.fromkeys(run.method for run in self.runs))
 
     def misses(self, run: Run) -> bool:
         """Return whether a plan fits less often than requested: by more than chance in many plans can explain."""
         return run.plan_feasible < 1 - RISK - 4 * math.sqrt(RISK * (1 - RISK) / self.effort.permutations)
 
     def summary(self, methods: Sequence[str]) -> list[dict[str, object]]:
-        """Return mean and standard deviation of each measure, by setting, k and method."""
         columns = ("ratio", "plan_feasible", "bins_feasible", "anonymise_seconds", "solve_seconds", "linkage_mean")
         rows = []
-        for setting, k, method in self._cells(methods):
-            own = self.of(setting, method, k=k)
-            measured = means(mean_sd, {column: column_of(own, column) for column in columns})
-            rows.append({"setting": setting, "k": k, "method": method, "instances": len(own), **measured})
+        for setting, k, method in itertools.product(NAMES, self.effort.ks, methods):
+            if own := self.of(setting, method, k=k):
+                measured = means(mean_sd, {column: column_of(own, column) for column in columns})
+                rows.append({"setting": setting, "k": k, "method": method, "instances": len(own), **measured})
         return rows
 
     def sampled_beside_certified(self) -> list[dict[str, object]]:
         """Return bins and held-out feasibility of the published sampled model and of the certified one, same draws."""
         rows: list[dict[str, object]] = []
-        for setting, k, _ in self._cells([SAMPLED]):
-            sampled = self.of(setting, SAMPLED, k=k)
-            drawn = {run.instance for run in sampled}
-            certified, upper = (
-                [r for r in self.of(setting, m, k=k) if r.instance in drawn] for m in (STOCHASTIC, UPPER)
-            )
+        ways = {"upper": UPPER, "sampled": SAMPLED, "certified": STOCHASTIC}
+        for setting, k in itertools.product(NAMES, self.effort.ks):
+            drawn = {run.instance for run in self.of(setting, SAMPLED, k=k)}
+            own = {name: [r for r in self.of(setting, m, k=k) if r.instance in drawn] for name, m in ways.items()}
             row: dict[str, object] = {"setting": setting, "k": k, "draws": len(drawn)}
-            for name, runs in (("upper", upper), ("sampled", sampled), ("certified", certified)):
-                row[f"bins {name}"] = float(np.mean([run.bins for run in runs]))
-            for name, runs in (("sampled", sampled), ("certified", certified)):
-                row[f"least feasibility {name}"] = min(run.plan_feasible for run in runs)
-                row[f"seconds {name}"] = float(np.mean([run.solve_seconds for run in runs]))
-            row["sampled plans below 95 %"] = sum(map(self.misses, sampled))
-            rows.append(row)
+            row |= {f"bins {name}": mean_sd(column_of(runs, "bins"))[0] for name, runs in own.items()}
+            for name in ("sampled", "certified") if drawn else ():
+                row[f"least feasibility {name}"] = min(run.plan_feasible for run in own[name])
+                row[f"seconds {name}"] = mean_sd(column_of(own[name], "solve_seconds"))[0]
+            row["sampled plans below 95 %"] = sum(map(self.misses, own["sampled"]))
+            rows += [row] if drawn else []
         return rows
-
-    def _cells(self, methods: Sequence[str]) -> Iterator[tuple[str, int, str]]:
-        for setting in SETTINGS:
-            for k in self.effort.ks:
-                yield from ((setting.numeral, k, m) for m in methods if self.of(setting.numeral, m, k=k))
-
-
-def optima_by_law(effort: Effort) -> dict[str, FloatArray]:
-    """Return the true optima of many draws of each setting."""
-    return {
-        setting.numeral: np.array([fewest_bins(setting, weights_of(setting, i)) for i in range(effort.law_draws)])
-        for setting in SETTINGS
-    }
 
 
 def by_hierarchy(effort: Effort, setting: Setting) -> list[dict[str, object]]:
@@ -372,48 +260,24 @@ def by_hierarchy(effort: Effort, setting: Setting) -> list[dict[str, object]]:
         drawn = [Job(setting, instance, k, effort) for instance in range(effort.instances)]
         released = [anonymise(job, mechanisms(job)[1], doubling=doubling) for job in drawn]
         bins = np.array([run.bins for one in released for run in one.plan(FLASH_UPPER, dn.Standard())])
-        all_used = float(np.mean(bins == setting.law.size))
         row = {"setting": setting.numeral, "first_width": doubling, "k": k, "bins": float(bins.mean())}
-        rows.append({**row, "all_bins_used": all_used})
+        rows.append({**row, "all_bins_used": float(np.mean(bins == setting.law.size))})
     return rows
 
 
-PAPER_DRAWS = 10
 STANDARD_ERRORS = 2.58
-OPTIMA = {"I": 13.5, "II": 27.8, "III": 3.0, "IV": 5.5, "V": 12.2}
-MEAN_INCREASE_AT_10 = {"I": 0.07, "II": 0.05, "V": 0.07}
-STOCHASTIC_INCREASE = {2: 0.04, 8: 0.27, 10: 0.41}
-STOCHASTIC_OVER_MEAN_AT_8 = 0.20
-MEAN_FEASIBILITY_AT_8 = 0.13
-MOST_DEVIATION = 0.02
-ALL_BINS_ABOVE = {"I": 7, "V": 4}
-WORSE_THAN_UPPER = {"II": 2, "IV": 5}
-SOLVING_MINUTES = 12
-TABLE_3 = {
-    "disease": [
-        "Hepatitis",
-        "HIV",
-        "Flu",
-        "HIV",
-        "Hepatitis",
-        "Cancer",
-        "Cancer",
-        "Cancer",
-        "Cancer",
-        "Flu",
-        "HIV",
-        "Hepatitis",
-    ],
-    "age": [21, 22, 23, 23, 24, 25, 31, 31, 31, 32, 34, 35],
+PAPER = written("hoogervorst2019")["values"]
+MEAN_INCREASE, STOCHASTIC_INCREASE = PAPER["mean increase at 10"], PAPER["stochastic increase"]
+MEAN_FEASIBILITY, ALL_BINS_ABOVE = PAPER["mean feasibility at 8"], PAPER["all bins above"]
+POINTS: dict[tuple[str, str, str], list[tuple[float, float]]] = {
+    **{(s, "ratio", MEAN): [(10.0, 1 + x)] for s, x in MEAN_INCREASE.items()},
+    ("I", "plan_feasible", MEAN): [(8.0, MEAN_FEASIBILITY)],
+    ("I", "ratio", STOCHASTIC): [(float(k), 1 + x) for k, x in STOCHASTIC_INCREASE.items()],
 }
-BOB = 33
+"""Points (k, value) that the text quotes for a curve: setting, measure and method."""
 
 _DRAWS = "the paper's draws are unpublished"
 says = Statements("hoogervorst2019", draws=_DRAWS)
-_HIERARCHY = (
-    f"the paper's hierarchy and suppression limit are unpublished; ours doubles from a width of {DOUBLING} and "
-    "suppresses nothing"
-)
 
 
 def quoted(results: Results, widths: Sequence[Mapping[str, Any]]) -> list[Quoted]:
@@ -421,34 +285,24 @@ def quoted(results: Results, widths: Sequence[Mapping[str, Any]]) -> list[Quoted
     return [*_anonymised(results, widths), *_planned(results), *_stochastic(results), *_table_3()]
 
 
-def paper_points(setting: str, column: str, method: str) -> list[tuple[float, float]]:
-    """Return the points (k, value) that the paper's text quotes for a curve."""
-    points: dict[tuple[str, str, str], list[tuple[float, float]]] = {
-        **{(s, "ratio", MEAN): [(10.0, 1 + x)] for s, x in MEAN_INCREASE_AT_10.items()},
-        ("I", "plan_feasible", MEAN): [(8.0, MEAN_FEASIBILITY_AT_8)],
-        ("I", "ratio", STOCHASTIC): [(float(k), 1 + x) for k, x in STOCHASTIC_INCREASE.items()],
-    }
-    return points.get((setting, column, method), [])
-
-
 def _verdict_of_mean(
     paper: float, values: FloatArray, half_digit: float, why: str = _DRAWS, *, no_effect: float = 0.0
 ) -> str:
     """Compare a mean with the paper's; ``no_effect`` is what there would be to see if there were nothing."""
     mean, sd = mean_sd(values)
-    spread = 0.0 if math.isnan(sd) else sd * math.sqrt(1 / PAPER_DRAWS + 1 / len(values))
+    spread = 0.0 if math.isnan(sd) else sd * math.sqrt(1 / PAPER["draws"] + 1 / len(values))
     tolerance, off = half_digit + STANDARD_ERRORS * spread, abs(paper - mean)
-    if off > tolerance and len(values) >= PAPER_DRAWS:
+    if off > tolerance and len(values) >= PAPER["draws"]:
         return f"differs: not within ± {tolerance:.2g}; {why}"
     if off > tolerance or tolerance >= abs(paper - no_effect):
         return f"not reproducible: {len(values)} draws tell it to ± {tolerance:.2g} only, ours is {off:.2g} off"
     return f"agrees (within ± {tolerance:.2g})"
 
 
-def _with_sd(values: FloatArray, form: str = ".2f") -> str:
+def _with_sd(values: FloatArray) -> str:
     mean, sd = mean_sd(values)
-    spread = "" if math.isnan(sd) else f", sd {sd:{form}}"
-    return f"{mean:{form}}{spread} ({len(values)} draws)"
+    spread = "" if math.isnan(sd) else f", sd {sd:.2f}"
+    return f"{mean:.2f}{spread} ({len(values)} draws)"
 
 
 def _increase(ratios: FloatArray) -> str:
@@ -458,150 +312,82 @@ def _increase(ratios: FloatArray) -> str:
 
 
 def _anonymised(results: Results, widths: Sequence[Mapping[str, Any]]) -> Iterator[Quoted]:
-    for setting, paper in OPTIMA.items():
-        values = results.optima[setting]
-        yield says(
-            "bins-of-the-true",
-            what=setting,
-            paper=paper,
-            ours=_with_sd(values),
-            verdict=_verdict_of_mean(paper, values, 0.05),
-        )
-    for flash, ours, name in ((FLASH_UPPER, UPPER, "upper bounds"), (FLASH_MEAN, MEAN, "means")):
-        pairs = _compared(results, "ratio", flash, ours)
-        no_worse = [setting for setting, (a, b) in pairs.items() if a <= b]
-        yield says("flash-needs-more-bins", what=name, ours=_pairs_text(pairs), verdict=_verdict_of_flash(no_worse))
-    pairs = {s: p for s, p in _compared(results, "plan_feasible", FLASH_MEAN, MEAN).items() if s in ("I", "II", "V")}
-    no_higher = [setting for setting, (a, b) in pairs.items() if a <= b]
-    yield says("plans-on-means-fit", ours=_pairs_text(pairs), verdict=_verdict_of_flash(no_higher))
+    for setting, paper in PAPER["optima"].items():
+        own = results.optima[setting]
+        ours, agrees = _with_sd(own), _verdict_of_mean(paper, own, 0.05)
+        yield says("bins-of-the-true", what=setting, paper=paper, ours=ours, verdict=agrees)
+    for flash, partition, name in ((FLASH_UPPER, UPPER, "upper bounds"), (FLASH_MEAN, MEAN, "means")):
+        yield _flash_compared(results, "flash-needs-more-bins", "ratio", flash, partition, NAMES, what=name)
+    yield _flash_compared(results, "plans-on-means-fit", "plan_feasible", FLASH_MEAN, MEAN, ("I", "II", "V"))
     for setting, k in ALL_BINS_ABOVE.items():
-        found = {
-            width: _always_full_from(
-                [row for row in widths if (row["setting"], row["first_width"]) == (setting, width)]
-            )
-            for width in DOUBLINGS
-        }
-        yield says(
-            "least-k-from-which",
-            what=setting,
-            paper=k + 1,
-            ours=(
-                "; ".join((f"first width {width:g}: {least or 'none'}" for width, least in found.items())),
-                ", ".join(map(str, results.effort.ks)),
-            ),
-        )
+        found = []
+        for width in DOUBLINGS:
+            rows = [row for row in widths if (row["setting"], row["first_width"]) == (setting, width)]
+            full = itertools.takewhile(lambda row: row["all_bins_used"] >= 1, sorted(rows, key=lambda row: -row["k"]))
+            found.append(f"first width {width:g}: {min((row['k'] for row in full), default='none')}")
+        ours = "; ".join(found), ", ".join(map(str, results.effort.ks))
+        yield says("least-k-from-which", what=setting, paper=k + 1, ours=ours)
 
 
-def _compared(results: Results, column: str, first: str, second: str) -> dict[str, tuple[float, float]]:
-    return {
-        s.numeral: tuple(float(results.values(column, s.numeral, m).mean()) for m in (first, second))  # type: ignore[misc]
-        for s in SETTINGS
-    }
+def _flash_compared(
+    results: Results, name: str, column: str, flash: str, partition: str, settings: Iterable[str], **given: object
+) -> Quoted:
+    pairs = {s: [float(results.values(column, s, m).mean()) for m in (flash, partition)] for s in settings}
+    exceptions = ", ".join(setting for setting, (theirs, ours) in pairs.items() if theirs <= ours)
+    verdict = says.sentence("flash-differs" if exceptions else "flash-agrees", exceptions, DOUBLING)
+    return says(
+        name, ours="; ".join(f"{s} {a:.3f} and {b:.3f}" for s, (a, b) in pairs.items()), verdict=verdict, **given
+    )
 
 
-def _pairs_text(pairs: dict[str, tuple[float, float]]) -> str:
-    return "; ".join(f"{setting} {a:.3f} and {b:.3f}" for setting, (a, b) in pairs.items())
-
-
-def _verdict_of_flash(exceptions: list[str]) -> str:
-    if exceptions:
-        return f"differs: not in {', '.join(exceptions)}; {_HIERARCHY}"
-    return f"agrees (with intervals that double from a width of {DOUBLING}; others may not)"
-
-
-def _always_full_from(rows: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the least k from which every draw used all bins."""
-    least = None
-    for row in sorted(rows, key=lambda row: -row["k"]):
-        if row["all_bins_used"] < 1:
-            break
-        least = int(row["k"])
-    return least
+def _increased(name: str, paper: float, ratios: FloatArray, half_digit: float, **given: object) -> Quoted:
+    agrees = _verdict_of_mean(1 + paper, ratios, half_digit, no_effect=1)
+    return says(name, paper=100 * paper, ours=_increase(ratios), verdict=agrees, **given)
 
 
 def _planned(results: Results) -> Iterator[Quoted]:
-    for setting, paper in MEAN_INCREASE_AT_10.items():
-        values = results.values("ratio", setting, MEAN, k=10)
-        yield says(
-            "bins-on-means-at",
-            what=setting,
-            paper=100 * paper,
-            ours=_increase(values),
-            verdict=_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),
-        )
+    for setting, paper in MEAN_INCREASE.items():
+        ratios = results.values("ratio", setting, MEAN, k=10)
+        yield _increased("bins-on-means-at", paper, ratios, 0.005, what=setting)
     for setting in ("III", "IV"):
         by_k = [mean_sd(results.values("ratio", setting, MEAN, k=k))[0] - 1 for k in results.effort.ks]
         worst = max(by_k, key=abs)
-        yield says("largest-deviation-over-k", what=setting, ours=100 * worst, agrees=abs(worst) < MOST_DEVIATION)
-    values = results.values("plan_feasible", "I", MEAN, k=8)
-    bins = results.values("bins_feasible", "I", MEAN, k=8)
-    yield says(
-        "feasibility-of-plans-on",
-        paper=MEAN_FEASIBILITY_AT_8,
-        ours=(_with_sd(values), np.mean(bins)),
-        verdict=_verdict_of_mean(
-            MEAN_FEASIBILITY_AT_8, values, 0.005, f"{_DRAWS}; of equally good plans on means any may be returned"
-        ),
-    )
-    pairs = [
-        (a, b)
-        for s in SETTINGS
-        for k in results.effort.ks
-        for a, b in zip(results.of(s.numeral, ROBUST, k=k), results.of(s.numeral, UPPER, k=k), strict=True)
-    ]
+        agrees = abs(worst) < PAPER["most deviation"]
+        yield says("largest-deviation-over-k", what=setting, ours=100 * worst, agrees=agrees)
+    whole, bins = (results.values(column, "I", MEAN, k=8) for column in ("plan_feasible", "bins_feasible"))
+    why = f"{_DRAWS}; of equally good plans on means any may be returned"
+    ours, agrees = (_with_sd(whole), np.mean(bins)), _verdict_of_mean(MEAN_FEASIBILITY, whole, 0.005, why)
+    yield says("feasibility-of-plans-on", paper=MEAN_FEASIBILITY, ours=ours, verdict=agrees)
+    pairs = []
+    for setting, k in itertools.product(NAMES, results.effort.ks):
+        pairs += zip(results.of(setting, ROBUST, k=k), results.of(setting, UPPER, k=k), strict=True)
     equal = sum(a.bins == b.bins and a.plan_feasible == b.plan_feasible for a, b in pairs)
     budgets = [math.sqrt(-2 * n * math.log(RISK / n)) for n in (25, 50)]
-    yield says(
-        "robust-with-the-published", ours=(equal, len(pairs), budgets[0], budgets[1]), agrees=equal == len(pairs)
-    )
+    yield says("robust-with-the-published", ours=(equal, len(pairs), *budgets), agrees=equal == len(pairs))
 
 
 def _stochastic(results: Results) -> Iterator[Quoted]:
     for k, paper in STOCHASTIC_INCREASE.items():
-        values = results.values("ratio", "I", STOCHASTIC, k=k)
-        yield says(
-            "stochastic-against-the-true",
-            what=k,
-            paper=100 * paper,
-            ours=_increase(values),
-            verdict=_verdict_of_mean(1 + paper, values, 0.005, no_effect=1),
-        )
+        ratios = results.values("ratio", "I", STOCHASTIC, k=k)
+        yield _increased("stochastic-against-the-true", paper, ratios, 0.005, what=k)
     over_mean = results.values("bins", "I", STOCHASTIC, k=8) / results.values("bins", "I", MEAN, k=8)
-    yield says(
-        "stochastic-against-the-mean",
-        paper=100 * STOCHASTIC_OVER_MEAN_AT_8,
-        ours=_increase(over_mean),
-        verdict=_verdict_of_mean(1 + STOCHASTIC_OVER_MEAN_AT_8, over_mean, 0.01, no_effect=1),
-    )
-    values = results.values("ratio", "III", STOCHASTIC)
-    yield says(
-        "stochastic-has-no-trade",
-        ours=(values.min(), values.max(), values.mean()),
-        agrees=values.max() == 1.0,
-        differs=np.mean(values > 1),
-    )
-    lower = {
-        s.numeral: all(
-            np.mean(results.values("bins", s.numeral, STOCHASTIC, k=k))
-            <= np.mean(results.values("bins", s.numeral, UPPER, k=k))
+    yield _increased("stochastic-against-the-mean", PAPER["stochastic over mean at 8"], over_mean, 0.01)
+    own = results.values("ratio", "III", STOCHASTIC)
+    ours = own.min(), own.max(), own.mean()
+    yield says("stochastic-has-no-trade", ours=ours, agrees=own.max() == 1.0, differs=np.mean(own > 1))
+    # Values of k at which a plan needs more bins than one on upper bounds.
+    worse = {
+        s: sum(
+            results.values("bins", s, STOCHASTIC, k=k).mean() > results.values("bins", s, UPPER, k=k).mean()
             for k in results.effort.ks
         )
-        for s in SETTINGS
+        for s in NAMES
     }
-    yield says(
-        "stochastic-needs-no-more",
-        ours=", ".join((f"{setting} {('yes' if holds else 'no')}" for setting, holds in lower.items())),
-        agrees=all(lower[s] for s in ("I", "III", "V")),
-    )
-    for setting, paper in WORSE_THAN_UPPER.items():
-        worse = sum(
-            np.mean(results.values("bins", setting, STOCHASTIC, k=k))
-            > np.mean(results.values("bins", setting, UPPER, k=k))
-            for k in results.effort.ks
-        )
-        yield says(
-            "values-of-k-at", what=setting, paper=paper, ours=(worse, len(results.effort.ks)), agrees=worse == paper
-        )
+    ours = ", ".join(f"{setting} {'no' if num else 'yes'}" for setting, num in worse.items())
+    yield says("stochastic-needs-no-more", ours=ours, agrees=not any(worse[s] for s in ("I", "III", "V")))
+    for setting, paper in PAPER["worse than upper"].items():
+        ours, agrees = (worse[setting], len(results.effort.ks)), worse[setting] == paper
+        yield says("values-of-k-at", what=setting, paper=paper, ours=ours, agrees=agrees)
     certified = [r for r in results.runs if r.method == STOCHASTIC]
     worst, missed = min(r.plan_feasible for r in certified), sum(map(results.misses, certified))
     yield says("stochastic-plans-fit-with", ours=(len(certified) - missed, len(certified), worst), agrees=not missed)
@@ -610,139 +396,80 @@ def _stochastic(results: Results) -> Iterator[Quoted]:
     improved = [r for r in sampled if r.plan_feasible < 1]
     failed = [r for r in improved if results.misses(r)]
     least = min((r.plan_feasible for r in failed), default=1.0)
-    yield says(
-        "stochastic-plans-fit-with-95",
-        ours=(len(failed), len(sampled), least, len(sampled) - len(improved)),
-        agrees=len(failed) <= 0.1 * len(sampled),
-    )
-    seconds = np.array([r.solve_seconds for r in results.runs if r.method == STOCHASTIC])
-    gaps = sum(r.bins > r.bound for r in results.runs if r.method == STOCHASTIC)
-    yield says(
-        "solving-the-stochastic-model",
-        paper=SOLVING_MINUTES,
-        ours=(seconds.max(), np.median(seconds), gaps, len(seconds)),
-        agrees=False,
-    )
+    ours = len(failed), len(sampled), least, len(sampled) - len(improved)
+    yield says("stochastic-plans-fit-with-95", ours=ours, agrees=len(failed) <= 0.1 * len(sampled))
+    seconds, gaps = column_of(certified, "solve_seconds"), sum(r.bins > r.bound for r in certified)
+    ours = seconds.max(), np.median(seconds), gaps, len(seconds)
+    yield says("solving-the-stochastic-model", paper=PAPER["solving minutes"], ours=ours, agrees=False)
 
 
 def _table_3() -> Iterator[Quoted]:
-    risks, known = {}, {}
+    risks, known, table, bob = {}, {}, PAPER["table 3"], PAPER["bob"]
+    attributes = {"disease": {"role": "sensitive"}}
+    attributes["age"] = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 120]}
+    document = {"dataset": "patients", "protects": "person", "attributes": attributes}
     for statistic in ("bounds", "multiset"):
-        release = table_3(statistic)
+        policy = dn.Policy.from_dict({**document, "mechanism": {"name": "partition", "k": 6, "statistic": statistic}})
+        data, mechanism = dn.Dataset.from_table(pa.table(table), policy), dn.Partition(k=6, statistic=statistic)
+        release, _ = mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
         risks[statistic] = release.certificate.plain()["measures"]["risks"]["prosecutor_highest"]
         if release.members is not None:
-            known[statistic] = BOB not in release.members.column("age").to_pylist()
+            known[statistic] = bob not in release.members.column("age").to_pylist()
         else:
             ages = release.uncertain("age")
-            known[statistic] = not bool(((ages.lower <= BOB) & (ages.upper >= BOB)).any())
-    yield says(
-        "record-linkage-at-k",
-        ours=(risks["bounds"], risks["multiset"]),
-        agrees=all(math.isclose(risk, 1 / 6) for risk in risks.values()),
-    )
-    yield says(
-        "bob-33-is-surely",
-        ours=", ".join((f"{statistic} {('yes' if absent else 'no')}" for statistic, absent in known.items())),
-        agrees=known == {"bounds": False, "multiset": True},
-    )
-
-
-def table_3(statistic: str) -> dn.Release:
-    """Release Table 3 with one of its two statistics."""
-    document = {
-        "dataset": "patients",
-        "protects": "person",
-        "attributes": {
-            "disease": {"role": "sensitive"},
-            "age": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 120]},
-        },
-        "mechanism": {"name": "partition", "k": 6, "statistic": statistic},
-    }
-    data = dn.Dataset.from_table(pa.table(TABLE_3), dn.Policy.from_dict(document))
-    mechanism = dn.Partition(k=6, statistic=statistic)
-    release, _ = mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
-    return release
+            known[statistic] = not bool(((ages.lower <= bob) & (ages.upper >= bob)).any())
+    agrees = all(math.isclose(risk, 1 / 6) for risk in risks.values())
+    yield says("record-linkage-at-k", ours=(risks["bounds"], risks["multiset"]), agrees=agrees)
+    ours = ", ".join(f"{statistic} {'yes' if absent else 'no'}" for statistic, absent in known.items())
+    yield says("bob-33-is-surely", ours=ours, agrees=known == {"bounds": False, "multiset": True})
 
 
 PAGE = says.page(DOUBLING=DOUBLING)
 
 FIGURE_3 = (FLASH_UPPER, UPPER, FLASH_MEAN, MEAN)
-SAMPLED_TITLE = "The published sample beside exact probabilities, same draws"
-STYLES = {
-    UPPER: (0, False),
-    MEAN: (2, False),
-    FLASH_UPPER: (5, True),
-    FLASH_MEAN: (4, True),
-    ROBUST: (7, True),
-    ROBUST_ITEMS: (4, False),
-    ROBUST_LARGEST: (2, False),
-    STOCHASTIC: (1, False),
-    SAMPLED: (3, True),
-    SEALED: (6, False),
-}
-"""Number of the colour, and whether dashed (where curves coincide)."""
+STYLES = written("hoogervorst2019")["styles"]  # number of the colour, and whether dashed (where curves coincide)
 FRONTIER = (UPPER, STOCHASTIC, SEALED)
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
-    """Measure everything and write tables, a report and a page, as :class:`report.Reproduce` says."""
-    effort = QUICK if quick else FULL
-    out.mkdir(parents=True, exist_ok=True)
-    start = time.monotonic()
-    results = Results(measure_all(effort, workers=workers), effort, optima_by_law(effort))
+    effort, start = QUICK if quick else FULL, time.monotonic()
+    optima = {
+        s.numeral: np.array([fewest_bins(s, weights_of(s, i)) for i in range(effort.law_draws)]) for s in SETTINGS
+    }
+    results = Results(measure_all(effort, workers=workers), effort, optima)
     widths = [row for s in SETTINGS if s.numeral in ALL_BINS_ABOVE for row in by_hierarchy(effort, s)]
-    lines = quoted(results, widths)
-    figure_4 = [method for method in results.methods if method not in FIGURE_3 and ", spread" not in method]
-    figure_4 = [UPPER, *figure_4]
+    methods = list(dict.fromkeys(run.method for run in results.runs))
+    figure_4 = [UPPER, *(method for method in methods if method not in FIGURE_3 and ", spread" not in method)]
     tables = {
         "figure3": results.summary(FIGURE_3),
         "figure4": results.summary(figure_4),
         "sampled": results.sampled_beside_certified(),
-        "frontier": results.summary([m for m in results.methods if m.split(", spread")[0] in FRONTIER]),
+        "frontier": results.summary([m for m in methods if m.split(", spread")[0] in FRONTIER]),
     }
-    titles = {
-        "figure3": "Figure 3",
-        "figure4": "Figure 4",
-        "sampled": SAMPLED_TITLE,
-        "frontier": "Trucks against linkage",
-    }
+    markdown = []
+    for name, rows in tables.items():
+        kept = ("ratio", "plan_feasible", "bins_feasible", "solve_seconds", "linkage_mean")
+        short = [
+            {key: row[key] for key in ("setting", "k", "method", "instances")}
+            | {name: report.mean_and_sd(row[name], row[f"{name}_sd"]) for name in kept}
+            for row in ([] if name == "sampled" else rows)
+        ]
+        markdown.append((PAGE.titles[name], "", short or rows))
+    ks = f"{effort.ks[0]} to {effort.ks[-1]}" if len(effort.ks) > 4 else ", ".join(map(str, effort.ks))
     return report.Reproduction(
         page=PAGE,
-        note=_note(effort, quick, time.monotonic() - start),
+        note=says.note(quick, start, effort=effort, ks=ks),
         data="weights",
-        lines=lines,
-        files={"runs": [asdict(run) for run in results.runs], **tables, "hierarchies": widths},
-        markdown=[(titles[name], "", rows if name == "sampled" else _short(rows)) for name, rows in tables.items()],
-        sections=[*_figure_sections(results, figure_4), _width_section(widths)],
+        lines=quoted(results, widths),
+        files={"runs": [vars(run) for run in results.runs], **tables, "hierarchies": widths},
+        markdown=markdown,
+        sections=[*_figure_sections(results, figure_4, tables["sampled"]), _width_section(widths)],
     ).write(out)
 
 
-def _note(effort: Effort, quick: bool, seconds: float) -> str:
-    form = "Quick form" if quick else "Full form"
-    ks = f"{effort.ks[0]} to {effort.ks[-1]}" if len(effort.ks) > 4 else ", ".join(map(str, effort.ks))
-    return (
-        f"{form}: {effort.instances} draws of each setting, k = {ks}, every plan judged on {effort.permutations:,} "
-        f"permutations inside classes that no planner has seen. Means with standard deviations. The sampled model has "
-        f"the first {effort.sampled_instances} of these draws and {effort.sampled_seconds:g} s a plan. Took "
-        f"{seconds:.0f} s."
-    )
-
-
-def _short(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Put means and standard deviations into one column each."""
-    kept = ("ratio", "plan_feasible", "bins_feasible", "solve_seconds", "linkage_mean")
-    return [
-        {key: row[key] for key in ("setting", "k", "method", "instances")}
-        | {name: report.mean_and_sd(row[name], row[f"{name}_sd"]) for name in kept}
-        for row in rows
-    ]
-
-
-# The page
-
-
-def _figure_sections(results: Results, figure_4: Sequence[str]) -> list[Svg]:
+def _figure_sections(results: Results, figure_4: Sequence[str], sampled: Sequence[report.Row]) -> list[Svg]:
     upper, mean = (FLASH_UPPER, UPPER), (FLASH_MEAN, MEAN)
+    fits = "(b) Feasibility, held out: every bin fits (95 % is the target)"
     useful = [method for method in figure_4 if method != SEALED]
     all_draws = [method for method in figure_4 if method != SAMPLED]  # its few draws have another mean
     return [
@@ -756,25 +483,12 @@ def _figure_sections(results: Results, figure_4: Sequence[str]) -> list[Svg]:
         report.section(
             "Figure 4: ways to plan, on the same classes",
             *_row(results, "(a) Ratio of bins", "ratio", all_draws, least=(1, 1)),
-            *_row(
-                results,
-                "(b) Feasibility, held out: every bin fits (95 % is the target)",
-                "plan_feasible",
-                useful,
-                least=(0.85, 1),
-                limit=1 - RISK,
-            ),
+            *_row(results, fits, "plan_feasible", useful, least=(0.85, 1), limit=1 - RISK),
             *_row(results, "(c) Solving time, powers of ten of seconds", "solve_seconds", figure_4),
         ),
-        report.section(
-            SAMPLED_TITLE,
-            report.paragraph(says.sentence("sampled")),
-            report.html_table(results.sampled_beside_certified()),
-        ),
-        report.section(
-            "Not in the paper: trucks against truck linkage",
-            report.paragraph(says.sentence("frontier")),
-            *_frontier(results),
+        report.explained(PAGE.titles["sampled"], says.sentence("sampled"), report.html_table(sampled)),
+        report.explained(
+            "Not in the paper: trucks against truck linkage", says.sentence("frontier"), *_frontier(results)
         ),
     ]
 
@@ -786,12 +500,9 @@ def _width_section(widths: Sequence[Mapping[str, Any]]) -> Svg:
             own = [row for row in widths if (row["setting"], row["first_width"]) == (setting, width)]
             points = [(float(row["k"]), float(row["bins"]), 0.0) for row in own]
             by_title.setdefault(f"Setting {setting}", []).append(Curve(f"first width {width:g}", points, style))
-    captions = {
-        f"Setting {setting}": f"the paper: all bins for k > {above}" for setting, above in ALL_BINS_ABOVE.items()
-    }
+    captions = {f"Setting {s}": f"the paper: all bins for k > {above}" for s, above in ALL_BINS_ABOVE.items()}
     drawn = report.figure(by_title, x_title="k", y_title="bins on upper bounds", captions=captions)
-    title = "What Flash's hierarchy decides"
-    return report.section(title, report.paragraph(says.sentence("hierarchy", DOUBLING)), *drawn)
+    return report.explained("What Flash's hierarchy decides", says.sentence("hierarchy", DOUBLING), *drawn)
 
 
 def _row(results: Results, title: str, column: str, methods: Sequence[str], **options: Any) -> list[Svg]:
@@ -800,9 +511,8 @@ def _row(results: Results, title: str, column: str, methods: Sequence[str], **op
     for name, setting in _SETTINGS.items():
         curves = [_curve(results, column, setting.numeral, method) for method in methods]
         by_title[name] = [curve for curve in curves if curve.points]
-        paper[name] = [point for method in methods for point in paper_points(setting.numeral, column, method)]
-    laws = {name: setting.law for name, setting in _SETTINGS.items()}
-    captions = {name: f"{law.size} items, capacity {law.capacity:g}" for name, law in laws.items()}
+        paper[name] = [point for m in methods for point in POINTS.get((setting.numeral, column, m), [])]
+    captions = {name: f"{s.law.size} items, capacity {s.law.capacity:g}" for name, s in _SETTINGS.items()}
     y_title, limit = "log10 s" if column == "solve_seconds" else "", options.pop("limit", None)
     options |= {} if limit is None else {"limits": dict.fromkeys(by_title, limit)}
     given = {"x_title": "k", "y_title": y_title, "title": title, "captions": captions, "paper": paper}

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from papers.li2022_runs import (
     LAPLACE,
     LATTICE,
     MOST,
-    TABLE_1,
+    NUMERALS,
     Results,
     stated,
 )
@@ -64,27 +64,18 @@ def quoted(results: Results, tables: Tables) -> list[Quoted]:
     return [line for part in parts for line in part(results, tables)]
 
 
-# Arithmetic
-
-
 def _arithmetic(results: Results, tables: Tables) -> Iterator[Quoted]:
     epsilon = float(sampling_epsilon(BETA) + 2 * runs.CHOICE * Fraction(4, 40))
     yield says("epsilon-for-k-4", ours=epsilon, agrees=round(epsilon, 1) == 1.8)
     holds = stated(4, 40)
-    yield says(
-        "the-score-has-sensitivity",
-        paper=(holds["epsilon stated"], holds["delta by eq. 14"]),
-        ours=(holds["epsilon that holds"], holds["delta that holds"]),
-    )
+    ours = holds["epsilon that holds"], holds["delta that holds"]
+    yield says("the-score-has-sensitivity", paper=(holds["epsilon stated"], holds["delta by eq. 14"]), ours=ours)
     delta = float(sampling_delta(40, BETA))
     yield says("delta-for-d-1000", ours=(delta, float(sampling_epsilon(BETA))), agrees=0.00067 < delta <= 0.00068)
     theirs, ours = (float(sampling_delta(40, BETA, "1.3", as_published=form)) for form in (True, False))
     yield says("the-same-at-epsilon", paper=theirs, ours=ours)
     deltas = [float(sampling_delta(k, BETA)) for k in (2, 6)]
     yield says("delta-of-the-experiments", ours=(deltas[0], deltas[1], float(sampling_delta(35, BETA))))
-
-
-# Algorithm 1
 
 
 def _by_setting(results: Results, column: str, figure: int, method: str, settings: Sequence[str], **at: float) -> Any:
@@ -96,7 +87,6 @@ def _listed(found: Mapping[str, float], form: str = ".2f") -> str:
 
 
 def _outside(found: Mapping[str, float], low: float, high: float) -> list[str]:
-    """Return the settings that are beyond a range by more than is allowed."""
     return [s for s, value in found.items() if not low - BEYOND <= value <= high + BEYOND]
 
 
@@ -107,63 +97,37 @@ def _range_verdict(found: Mapping[str, float], low: float, high: float, why: str
 
 def _lattice(results: Results, tables: Tables) -> Iterator[Quoted]:
     most = max(results.effort.ks)
-    found = _by_setting(results, "ratio", LATTICE, MOST, [s.numeral for s in TABLE_1[:-1]], x=most)
-    yield says(
-        "objective-ratio-on-upper",
-        what=most,
-        ours=(most, _listed(found)),
-        verdict=_range_verdict(found, 1.0, 1.2, _HIERARCHY),
-    )
+    found = _by_setting(results, "ratio", LATTICE, MOST, NUMERALS[:-1], x=most)
+    within = _range_verdict(found, 1.0, 1.2, _HIERARCHY)
+    yield says("objective-ratio-on-upper", what=most, ours=(most, _listed(found)), verdict=within)
     fits = results.values("plan_feasible", LATTICE, MOST)
     yield says("plans-on-upper-bounds", ours=(int(fits.sum()), len(fits)), agrees=bool(fits.all()))
-    broken = {s: 1 - f for s, f in _by_setting(results, "bins_feasible", LATTICE, AVERAGE, _all_settings()).items()}
+    broken = {s: 1 - f for s, f in _by_setting(results, "bins_feasible", LATTICE, AVERAGE, NUMERALS).items()}
     yield says("share-of-bins-that", ours=_listed(broken), verdict=_range_verdict(broken, 0.1, 0.2, _HIERARCHY))
-    rising = {s: _slope(results, s) for s in _all_settings()}
-    up = [s for s, slope in rising.items() if slope > 0]
-    yield says(
-        "the-ratio-on-upper",
-        ours=_listed(rising, ".3f"),
-        agrees=len(up) > len(rising) / 2,
-        differs=(len(up), len(rising)),
-    )
-    hard = results.values("ratio", LATTICE, MOST, settings=[HARD])
-    yield says(
-        "objective-ratio-on-upper-bounds",
-        ours=f"mean {hard.mean():.2f}, largest {hard.max():.2f}" if len(hard) else "nothing was kept",
-        agrees=bool(len(hard)) and abs(hard.mean() - 1) <= AROUND,
-    )
+    rising = {}
+    for s in NUMERALS:
+        points = [(x, results.mean("ratio", LATTICE, MOST, s, x)) for x in results.xs(LATTICE, s)]
+        points = [(x, mean) for x, mean in points if not math.isnan(mean)]
+        rising[s] = float(np.polyfit(*zip(*points, strict=True), 1)[0]) if len(points) > 1 else math.nan
+    up, num = sum(slope > 0 for slope in rising.values()), len(rising)
+    yield says("the-ratio-on-upper", ours=_listed(rising, ".3f"), agrees=up > num / 2, differs=(up, num))
+    hard = results.values("ratio", LATTICE, MOST, HARD)
+    ours = f"mean {hard.mean():.2f}, largest {hard.max():.2f}" if len(hard) else "nothing was kept"
+    agrees = bool(len(hard)) and abs(hard.mean() - 1) <= AROUND
+    yield says("objective-ratio-on-upper-bounds", ours=ours, agrees=agrees)
     for settings, low, high, paper in (
         (_UNIFORM, 0.10, 0.25, "around 10 to 25 %"),
         (("V",), 0.30, 0.30, "around 30 %"),
         (("VI",), 0.20, 0.30, "20 to 30 %"),
     ):
         found = {s: 1 - kept for s, kept in _by_setting(results, "kept", LATTICE, MOST, settings).items()}
-        yield says(
-            "share-suppressed-setting",
-            what=("s" * (len(settings) > 1), ", ".join(settings)),
-            paper=paper,
-            ours=_listed(found),
-            verdict=_range_verdict(found, low, high, _HIERARCHY),
-        )
+        what, within = ("s" * (len(settings) > 1), ", ".join(settings)), _range_verdict(found, low, high, _HIERARCHY)
+        yield says("share-suppressed-setting", what=what, paper=paper, ours=_listed(found), verdict=within)
     most = max(results.effort.hard_ks)
     left = 1 - results.mean("kept", LATTICE, MOST, HARD, x=most)
-    others = [
-        f"{row['first width']:g}: {1 - row['kept']:.2f}" for row in tables["hierarchies"] if row["setting"] == HARD
-    ]
-    yield says(
-        "share-suppressed-setting-vii", what=most, ours=(left, ", ".join(others)), agrees=abs(left - 0.1) <= BEYOND
-    )
-
-
-def _all_settings() -> list[str]:
-    return [setting.numeral for setting in TABLE_1]
-
-
-def _slope(results: Results, setting: str) -> float:
-    xs = results.xs(LATTICE, setting)
-    means = [results.mean("ratio", LATTICE, MOST, setting, x=x) for x in xs]
-    points = [(x, mean) for x, mean in zip(xs, means, strict=True) if not math.isnan(mean)]
-    return float(np.polyfit(*zip(*points, strict=True), 1)[0]) if len(points) > 1 else math.nan
+    widths = {row["first width"]: 1 - row["kept"] for row in tables["hierarchies"] if row["setting"] == HARD}
+    ours = left, ", ".join(f"{width:g}: {lost:.2f}" for width, lost in widths.items())
+    yield says("share-suppressed-setting-vii", what=most, ours=ours, agrees=abs(left - 0.1) <= BEYOND)
 
 
 # Algorithm 2 and the noise without clusters
@@ -176,127 +140,80 @@ def _around(paper: float, values: runs.FloatArray, why: str) -> str:
 
 def _over(results: Results, column: str, figure: int, method: str) -> runs.FloatArray:
     """Return the means of the settings over all epsilons."""
-    return np.array([results.mean(column, figure, method, s.numeral) for s in TABLE_1])
+    return np.array([results.mean(column, figure, method, s) for s in NUMERALS])
 
 
 def _noise(results: Results, tables: Tables) -> Iterator[Quoted]:
     ratios, fits = (_over(results, column, CLUSTERS, RECOMMENDED) for column in ("ratio", "bins_feasible"))
-    yield says(
-        "algorithm-2-c-0", ours=(ratios.mean(), ratios.min(), ratios.max()), verdict=_around(1.2, ratios, _DRAWS)
-    )
-    yield says("algorithm-2-c-0-7", ours=(fits.mean(), fits.min(), fits.max()), verdict=_around(0.9, fits, _DRAWS))
+    for name, paper, own in (("algorithm-2-c-0", 1.2, ratios), ("algorithm-2-c-0-7", 0.9, fits)):
+        yield says(name, ours=(own.mean(), own.min(), own.max()), verdict=_around(paper, own, _DRAWS))
     whole = {c: float(results.values("plan_feasible", CLUSTERS, c).mean()) for c in results.methods(CLUSTERS)}
-    yield says(
-        "plans-of-algorithm-2",
-        ours=", ".join((f"{name}: {share:.2f}" for name, share in whole.items())),
-        agrees=all((share >= float(name.removeprefix("c = ")) for name, share in whole.items())),
-    )
+    ours = ", ".join(f"{name}: {share:.2f}" for name, share in whole.items())
+    agrees = all(share >= float(name.removeprefix("c = ")) for name, share in whole.items())
+    yield says("plans-of-algorithm-2", ours=ours, agrees=agrees)
     least, most = min(results.effort.epsilons), max(results.effort.epsilons)
     away, fits = (
         {e: float(np.mean(np.abs(results.values(column, CLUSTERS, RECOMMENDED, x=e) - 1))) for e in (least, most)}
         for column in ("ratio", "bins_feasible")
     )
-    yield says(
-        "as-epsilon-grows-the",
-        ours=(away[least], away[most], fits[least], fits[most], least, most),
-        agrees=away[most] < away[least] and fits[most] <= fits[least],
-    )
+    agrees = away[most] < away[least] and fits[most] <= fits[least]
+    ours = away[least], away[most], fits[least], fits[most], least, most
+    yield says("as-epsilon-grows-the", ours=ours, agrees=agrees)
     every = results.values("ratio", CLUSTERS)
-    yield says(
-        "objective-ratio-of-algorithm",
-        ours=(every.min(), every.max(), np.mean((every >= 1) & (every <= 1.2))),
-        agrees=bool(((every >= 1) & (every <= 1.2)).all()),
-    )
+    inside = (every >= 1) & (every <= 1.2)
+    ours = every.min(), every.max(), np.mean(inside)
+    yield says("objective-ratio-of-algorithm", ours=ours, agrees=bool(inside.all()))
     ratios, clustered = (_over(results, "ratio", figure, RECOMMENDED) for figure in (LAPLACE, CLUSTERS))
-    yield says(
-        "without-clusters-c-0",
-        ours=(ratios.mean(), ratios.min(), ratios.max(), clustered.mean()),
-        verdict=_around(1.4, ratios, _DRAWS),
-    )
+    ours = ratios.mean(), ratios.min(), ratios.max(), clustered.mean()
+    yield says("without-clusters-c-0", ours=ours, verdict=_around(1.4, ratios, _DRAWS))
     packages = {"large packages": ("I", "II"), "small packages": ("III", "IV")}
     sizes = {name: [results.mean("ratio", LAPLACE, RECOMMENDED, s) for s in pair] for name, pair in packages.items()}
-    yield says(
-        "without-clusters-c-0-7",
-        ours="; ".join((f"{name} {a:.2f}, {b:.2f}" for name, (a, b) in sizes.items())),
-        agrees=all((b > a for a, b in sizes.values())),
-    )
+    ours = "; ".join(f"{name} {a:.2f}, {b:.2f}" for name, (a, b) in sizes.items())
+    yield says("without-clusters-c-0-7", ours=ours, agrees=all(b > a for a, b in sizes.values()))
     two = {"clusters": CLUSTERS, "without": LAPLACE}
     fits = {name: float(_over(results, "bins_feasible", figure, RECOMMENDED).mean()) for name, figure in two.items()}
-    yield says(
-        "feasibility-is-closer-to",
-        ours=", ".join((f"{name} {value:.3f}" for name, value in fits.items())),
-        agrees=fits["clusters"] > fits["without"],
-    )
-
-
-# K-Optimize
+    yield says("feasibility-is-closer-to", ours=_listed(fits, ".3f"), agrees=fits["clusters"] > fits["without"])
 
 
 def _k_optimize(results: Results, tables: Tables) -> Iterator[Quoted]:
-    large = _by_setting(results, "ratio", K_OPTIMIZE, MOST, _LARGE)
-    yield says(
-        "k-optimize-upper-bounds",
-        ours=_listed(large),
-        verdict=_range_verdict(large, 1.1, 1.3, "its intervals are at least 4 wide, ours as narrow as the classes"),
-    )
-    small = _by_setting(results, "ratio", K_OPTIMIZE, MOST, _SMALL)
-    yield says(
-        "k-optimize-upper-bounds-objective",
-        ours=_listed(small),
-        verdict=_range_verdict(small, 1.0, 1.0, "now and then one bin more, of three or six"),
-    )
-    fits = _by_setting(results, "bins_feasible", K_OPTIMIZE, AVERAGE, _all_settings())
+    large, small = (_by_setting(results, "ratio", K_OPTIMIZE, MOST, settings) for settings in (_LARGE, _SMALL))
+    within = _range_verdict(large, 1.1, 1.3, "its intervals are at least 4 wide, ours as narrow as the classes")
+    yield says("k-optimize-upper-bounds", ours=_listed(large), verdict=within)
+    within = _range_verdict(small, 1.0, 1.0, "now and then one bin more, of three or six")
+    yield says("k-optimize-upper-bounds-objective", ours=_listed(small), verdict=within)
+    fits = _by_setting(results, "bins_feasible", K_OPTIMIZE, AVERAGE, NUMERALS)
     most = {s: value for s, value in fits.items() if s not in ("III", "V")}
     within = [s for s in most if s not in _outside(most, 0.8, 0.9)]
     yield says("k-optimize-averages-feasibility", ours=_listed(most), agrees=len(within) > len(most) / 2)
-    yield says(
-        "k-optimize-averages-feasibility-settings",
-        ours=(fits["III"], fits["V"]),
-        agrees=fits["III"] >= 1 - AROUND and fits["V"] < 0.8,
+    agrees = fits["III"] >= 1 - AROUND and fits["V"] < 0.8
+    yield says("k-optimize-averages-feasibility-settings", ours=(fits["III"], fits["V"]), agrees=agrees)
+    ks = min(results.effort.ks), max(results.effort.ks)
+    ends = {s: [results.mean("ratio", K_OPTIMIZE, MOST, s, k) for k in ks] for s in NUMERALS}
+    flat = ", ".join(s for s, (a, b) in ends.items() if b <= a)
+    ours = "; ".join(f"{s} {a:.2f}, {b:.2f}" for s, (a, b) in ends.items())
+    yield says("k-optimize-upper-bounds-the", what=ks, ours=ours, agrees=not flat, differs=flat)
+
+    def of_usual(column: str, figure: int, method: str, x: float) -> float:
+        return float(np.mean([results.mean(column, figure, method, s, x) for s in NUMERALS if s != HARD]))
+
+    columns = ("ratio", "bins_feasible")
+    (bins, fit), (bins_there, fit_there) = (
+        [of_usual(column, *way) for column in columns] for way in ((CLUSTERS, "c = 0.5", 1.0), (K_OPTIMIZE, AVERAGE, 4))
     )
-    least, largest = min(results.effort.ks), max(results.effort.ks)
-    ends = {s: [results.mean("ratio", K_OPTIMIZE, MOST, s, x=k) for k in (least, largest)] for s in _all_settings()}
-    flat = [s for s, (a, b) in ends.items() if b <= a]
-    yield says(
-        "k-optimize-upper-bounds-the",
-        what=(least, largest),
-        ours="; ".join((f"{s} {a:.2f}, {b:.2f}" for s, (a, b) in ends.items())),
-        agrees=not flat,
-        differs=", ".join(flat),
-    )
-    settings = [s for s in _all_settings() if s != HARD]
-    ours = {c: [results.mean(c, CLUSTERS, "c = 0.5", s, x=1.0) for s in settings] for c in ("ratio", "bins_feasible")}
-    theirs = {c: [results.mean(c, K_OPTIMIZE, AVERAGE, s, x=4) for s in settings] for c in ("ratio", "bins_feasible")}
-    upper = float(np.mean([results.mean("ratio", K_OPTIMIZE, MOST, s, x=4) for s in settings]))
-    mine, other = ({c: float(np.mean(v)) for c, v in found.items()} for found in (ours, theirs))
-    yield says(
-        "algorithm-2-at-epsilon",
-        ours=(mine["ratio"], mine["bins_feasible"], other["ratio"], other["bins_feasible"], upper),
-        agrees=mine["ratio"] <= other["ratio"] + AROUND and mine["bins_feasible"] > other["bins_feasible"],
-    )
+    ours = bins, fit, bins_there, fit_there, of_usual("ratio", K_OPTIMIZE, MOST, 4)
+    yield says("algorithm-2-at-epsilon", ours=ours, agrees=bins <= bins_there + AROUND and fit > fit_there)
     costs = [
-        float(np.mean([abs(results.mean(c, CLUSTERS, RECOMMENDED, s, x=1.0) - 1) for s in _all_settings()]))
-        for c in mine
+        float(np.mean([abs(results.mean(c, CLUSTERS, RECOMMENDED, s, 1.0) - 1) for s in NUMERALS])) for c in columns
     ]
-    yield says(
-        "what-algorithm-2-costs",
-        ours=(costs[0], costs[1]),
-        agrees=all(0.1 - BEYOND <= cost <= 0.2 + BEYOND for cost in costs),
-    )
-    better = [
-        k
+    agrees = all(0.1 - BEYOND <= cost <= 0.2 + BEYOND for cost in costs)
+    yield says("what-algorithm-2-costs", ours=(*costs,), agrees=agrees)
+    pairs = {
+        k: [results.mean("ratio", *way, k) for way in ((LATTICE, MOST, "I"), (K_OPTIMIZE, MOST, "II"))]
         for k in results.effort.ks
-        if results.mean("ratio", LATTICE, MOST, "I", x=k) <= results.mean("ratio", K_OPTIMIZE, MOST, "II", x=k)
-    ]
-    wanted = [k for k in results.effort.ks if k <= 4]
-    yield says(
-        "algorithm-1-setting-i",
-        ours=f"at k = {', '.join(map(str, better))}" if better else "at no k",
-        agrees=set(wanted) <= set(better),
-    )
-
-
-# Times
+    }
+    better = [k for k, (lattice, partition) in pairs.items() if lattice <= partition]
+    ours = f"at k = {', '.join(map(str, better))}" if better else "at no k"
+    yield says("algorithm-1-setting-i", ours=ours, agrees={k for k in pairs if k <= 4} <= set(better))
 
 
 def _privacy(results: Results, tables: Tables) -> Iterator[Quoted]:
@@ -306,40 +223,21 @@ def _privacy(results: Results, tables: Tables) -> Iterator[Quoted]:
     ):
         # The first method is the first to draw noise of its scale, for which exact tables are made.
         seconds = results.values("anonymise_seconds", figure, results.methods(figure)[0])
-        name = "s" if unit == 1.0 else "ms"
-        yield says(
-            "time-to-anonymise",
-            where="VI-C.3" if figure == LATTICE else "VI-D.2",
-            what=what,
-            paper=paper,
-            ours=(unit * np.median(seconds), name, unit * seconds.max(), name),
-            agrees=float(np.median(seconds)) <= limit,
-        )
+        name, where = ("s", "VI-C.3") if figure == LATTICE else ("ms", "VI-D.2")
+        ours = unit * np.median(seconds), name, unit * seconds.max(), name
+        agrees = float(np.median(seconds)) <= limit
+        yield says("time-to-anonymise", where=where, what=what, paper=paper, ours=ours, agrees=agrees)
     seconds = results.values("anonymise_seconds", K_OPTIMIZE)
     yield says("time-of-k-optimize", ours=(np.median(seconds), seconds.max()))
-    printed = {s: results.values("exact", CLUSTERS, settings=[s]) for s in ("I", "II")}
-    yield says("clusters-of-5-30", ours=(printed["I"].mean(), printed["II"].mean()))
+    yield says("clusters-of-5-30", ours=tuple(results.values("exact", CLUSTERS, None, s).mean() for s in ("I", "II")))
     for row in tables["identification"]:
-        corrected = (
-            ""
-            if math.isnan(row["corrected states"])
-            else (f"; with its denominators {row['corrected states']:.3f} and {row['corrected hits']:.3f}")
-        )
-        yield says(
-            "probability-of-naming-a",
-            what=(row["epsilon"], row["form"]),
-            ours=(row["eq. 30 states"], row["eq. 30 hits"], corrected),
-        )
+        corrected = f"; with its denominators {row['corrected states']:.3f} and {row['corrected hits']:.3f}"
+        corrected = "" if math.isnan(row["corrected states"]) else corrected
+        ours = row["eq. 30 states"], row["eq. 30 hits"], corrected
+        yield says("probability-of-naming-a", what=(row["epsilon"], row["form"]), ours=ours)
     for row in tables["lattice identification"]:
-        yield says(
-            "probability-of-naming-a-package",
-            what=(row["k"], row["beta"]),
-            paper=row["beta/k"],
-            ours=(row["before the release"], row["given that it is in it"], row["worst"]),
-        )
-
-
-# Privacy
+        what, ours = (row["k"], row["beta"]), (row["before the release"], row["given that it is in it"], row["worst"])
+        yield says("probability-of-naming-a-package", what=what, paper=row["beta/k"], ours=ours)
 
 
 PAGE = says.page(runs=runs)
@@ -357,37 +255,36 @@ MEASURES = {
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
-    """Measure everything and write tables, a report and a page, as :class:`report.Reproduce` says."""
-    effort = runs.QUICK if quick else runs.FULL
-    out.mkdir(parents=True, exist_ok=True)
-    start = time.monotonic()
+    effort, start = runs.QUICK if quick else runs.FULL, time.monotonic()
     results, tables = measure_all(effort, workers=workers)
     figures = {figure: results.summary(figure) for figure in runs.FIGURES}
     names = {figure: f"Figure {figure}: {name}" for figure, name in runs.METHODS.items()}
-    drawn = [
-        report.section(title, report.paragraph(PAGE.explained[str(figure)]), *_drawn(results, figure))
-        for figure, title in names.items()
-    ]
-    beside_drawn = {"forms by setting": lambda: _form_panels(tables["forms by setting"])}
-    return report.Reproduction(
-        page=PAGE,
-        note=_note(results, quick, time.monotonic() - start),
+    note = says.note(
+        quick,
+        start,
+        effort=effort,
+        ks=", ".join(map(str, effort.ks)),
+        most=max(effort.hard_ks),
+        epsilons=", ".join(f"{e:g}" for e in effort.epsilons),
+        unproved=sum(not run.proved for run in results.runs),
+        num=len(results.runs),
+    )
+    by_figure = {f"figure{figure}": rows for figure, rows in figures.items()}
+    beside_paper = report.Reproduction.of_tables(
+        PAGE,
+        tables,
+        _rounded,
+        on_page={"forms by setting": lambda rows: []},
+        drawings={"forms by setting": lambda: _form_panels(tables["forms by setting"])},
+        note=note,
         data="weights",
         lines=quoted(results, tables),
-        files={
-            "runs": [asdict(run) for run in results.runs],
-            **{f"figure{figure}": rows for figure, rows in figures.items()},
-            **tables,
-        },
-        markdown=[
-            *((title, "", report.short_rows(figures[figure])) for figure, title in names.items()),
-            *((PAGE.titles[name], PAGE.why[name], _rounded(rows)) for name, rows in tables.items()),
-        ],
-        sections=drawn
-        + report.table_sections(
-            PAGE, tables, lambda name, rows: [] if name in beside_drawn else _rounded(rows), beside_drawn
-        ),
-    ).write(out)
+        files={"runs": [vars(run) for run in results.runs], **by_figure, **tables},
+    )
+    drawn = [report.explained(title, PAGE.explained[at], *_drawn(results, at)) for at, title in names.items()]
+    short = [(title, "", report.short_rows(figures[figure])) for figure, title in names.items()]
+    own = {"sections": [*drawn, *beside_paper.sections], "markdown": [*short, *beside_paper.markdown]}
+    return replace(beside_paper, **own).write(out)
 
 
 def measure(job: Job) -> list[Any]:
@@ -397,41 +294,26 @@ def measure(job: Job) -> list[Any]:
 
 
 def measure_all(effort: runs.Effort, *, workers: int) -> tuple[runs.Results, Tables]:
-    """Measure the figures, and what stands beside the paper as tables by name."""
     # Long jobs first, so that no core waits at the end.
     todo: list[Job] = [*beside.parts(effort), *runs.jobs(effort), *beside.form_jobs(effort)]
     found = in_parallel(measure, todo, workers=workers, warm_up=runs.warm_up)
-    forms = [item for item in found if isinstance(item, beside.Beside)]
+    forms = [item for item in found if hasattr(item, "form")]
     tables: Tables = {
         "settings": runs.setting_table(),
         "forms": beside.form_summary(forms, by_setting=False),
         "forms by setting": beside.form_summary(forms, by_setting=True),
         **beside.by_name([item for item in found if isinstance(item, tuple)], effort),
     }
-    figures = runs.sorted_runs(item for item in found if isinstance(item, runs.Run))
+    figures = [item for item in found if hasattr(item, "figure")]
+    figures.sort(key=lambda run: (run.figure, NUMERALS.index(run.setting), run.method, run.x, run.instance))
     return runs.Results(figures, effort), tables
-
-
-def _note(results: runs.Results, quick: bool, seconds: float) -> str:
-    effort, form = results.effort, "Quick form" if quick else "Full form"
-    unproved = sum(not run.proved for run in results.runs)
-    return (
-        f"{form}: {effort.runs} draws of each setting ({effort.hard_runs} of setting VII), k = "
-        f"{', '.join(map(str, effort.ks))} (VII up to {max(effort.hard_ks)}), epsilon = "
-        f"{', '.join(f'{e:g}' for e in effort.epsilons)}. Plans and optima are proved to be least but in {unproved} of "
-        f"{len(results.runs):,} cases. Means with standard deviations. Took {seconds:.0f} s."
-    )
 
 
 def _rounded(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [{key: report.small_shown(value) for key, value in row.items()} for row in rows]
 
 
-# The page
-
-
 def _drawn(results: Results, number: int) -> list[Svg]:
-    """Draw each measure, one panel a setting, as a row of the paper's figures."""
     parts: list[Svg] = []
     if number == LATTICE:  # epsilon and delta at every k, for samples of 50, or of 200 beyond the usual k
         hard = [k for k in results.effort.hard_ks if k not in results.effort.ks]
@@ -462,7 +344,7 @@ _LEAST = {"anonymise_seconds": None, "ratio": (1.0, 1.0), "ratio_all": (1.0, 1.0
 def _curve(results: Results, number: int, column: str, setting: str, method: str) -> Curve:
     points = []
     for x in results.xs(number, setting):
-        values = results.values(column, number, method, settings=[setting], x=x)
+        values = results.values(column, number, method, setting, x)
         if len(values):
             mean, sd = mean_sd(np.log10(np.maximum(values, 1e-6)) if column == "anonymise_seconds" else values)
             points.append((x, mean, 0.0 if math.isnan(sd) else sd))
@@ -470,7 +352,6 @@ def _curve(results: Results, number: int, column: str, setting: str, method: str
 
 
 def _form_panels(rows: Sequence[Row]) -> list[Svg]:
-    """Draw what each form of noise costs, one panel a setting."""
     parts = []
     for column in ("ratio", "bins_feasible"):
         by_title: dict[str, list[Curve]] = {}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,7 @@ from papers.li2022_runs import (
     sampled_lattice,
     seed_of,
 )
-from papers.measuring import column_of, mean_sd
+from papers.measuring import Run, column_of, mean_sd
 
 CONFIDENCE = Fraction(7, 10)  # the paper's recommendation
 NOT_PRIVATE = "none (claimed: epsilon within clusters)"
@@ -110,17 +110,14 @@ def _sound_form(make: Callable[[Setting, Fraction], Any]) -> Callable[[Judge, Fr
 
 
 def clusters(setting: Setting, epsilon: Fraction) -> NoisyClusters:
-    """Return noise by clusters with public borders."""
     return NoisyClusters(epsilon=epsilon, borders=public_borders(setting), confidence=CONFIDENCE)
 
 
 def quantiles(setting: Setting, epsilon: Fraction) -> NoisyClusters:
-    """Return noise by clusters whose borders are private quantiles."""
     return NoisyClusters(epsilon=epsilon, quantiles=SHARES, confidence=CONFIDENCE)
 
 
 def values(law: str) -> Callable[[Setting, Fraction], NoisyValues]:
-    """Return noise by the whole domain."""
     return lambda setting, epsilon: NoisyValues(epsilon=epsilon, confidence=CONFIDENCE, law=law)
 
 
@@ -134,33 +131,16 @@ FORMS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Beside:
-    """One plan on one form of noise, judged; width of intervals and error as shares of the public domain."""
-
-    setting: str
-    instance: int
-    epsilon: float
-    form: str
-    model: str
-    ratio: float
-    bins_feasible: float
-    plan_feasible: float
-    covered: float
-    width: float
-    error: float
-    anonymise_seconds: float
-
-
 @dataclass(frozen=True)
 class FormJob:
-    """One draw on which all forms are compared."""
-
     job: Job
 
 
-def measure_forms(compared: FormJob) -> list[Beside]:
-    """Draw every form at every epsilon for one draw of a setting, plan on upper ends, and judge."""
+def measure_forms(compared: FormJob) -> list[Run]:
+    """Draw every form at every epsilon for one draw of a setting, plan on upper ends, and judge.
+
+    Widths of intervals and errors are shares of the public domain.
+    """
     job = compared.job
     judge, span = Judge.of(job), job.setting.law.high - job.setting.law.low
     found = []
@@ -170,7 +150,7 @@ def measure_forms(compared: FormJob) -> list[Beside]:
         run = judge.run(epsilon, Disclosed(disclosed.record, disclosed.upper, form.name, disclosed.seconds))
         same = ("setting", "instance", "ratio", "bins_feasible", "plan_feasible")
         found.append(
-            Beside(
+            Run(
                 **{name: getattr(run, name) for name in same},
                 epsilon=epsilon,
                 form=form.name,
@@ -185,12 +165,10 @@ def measure_forms(compared: FormJob) -> list[Beside]:
 
 
 def form_jobs(effort: Effort) -> list[FormJob]:
-    """List the draws on which forms are compared: those of Figures 6 and 7 but the hard ones."""
     return [FormJob(Job(CLUSTERS, setting, i, effort)) for setting in TABLE_2[:-1] for i in range(effort.beside_runs)]
 
 
-def form_summary(found: Sequence[Beside], *, by_setting: bool) -> list[dict[str, object]]:
-    """Return means by epsilon and form, and by setting if wanted."""
+def form_summary(found: Sequence[Run], *, by_setting: bool) -> list[dict[str, object]]:
     columns = ("ratio", "bins_feasible", "plan_feasible", "covered", "width", "error")
     rows: list[dict[str, object]] = []
     settings = dict.fromkeys(one.setting for one in found) if by_setting else {"all": None}
@@ -202,9 +180,6 @@ def form_summary(found: Sequence[Beside], *, by_setting: bool) -> list[dict[str,
         row |= {column: mean_sd(column_of(own, column))[0] for column in columns}
         rows.append(row)
     return rows
-
-
-# Identification
 
 
 Attack = Callable[[Setting, FloatArray, Fraction, int], tuple[FloatArray, FloatArray | None]]
@@ -332,9 +307,6 @@ def lattice_identification(k: int, effort: Effort) -> list[dict[str, object]]:
     ]
 
 
-# Hierarchies
-
-
 def hierarchies(number: int, effort: Effort) -> list[dict[str, object]]:
     """Run algorithm 1 on one setting with other hierarchies: first widths of 4, and of parts of the domain."""
     setting = TABLE_1[number]
@@ -360,8 +332,7 @@ RISK = Fraction(1, 20)
 RISKY_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class RiskyCase:
+class RiskyCase(NamedTuple):
     """Weights that plans are made for: what they are, the public domain, epsilon, and the law they are drawn from."""
 
     weights: str
@@ -379,8 +350,7 @@ RISKY = (
 )
 
 
-@dataclass(frozen=True)
-class Planner:
+class Planner(NamedTuple):
     """A way to plan on a noisy release, and what risk it promises for which data."""
 
     name: str
@@ -435,9 +405,6 @@ def plan_risk(number: int, effort: Effort) -> list[dict[str, object]]:
     return rows
 
 
-# Several quantities
-
-
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
     """A quantity of a package: public domain and grid, first width, border of two clusters, and a truck's room."""
@@ -474,7 +441,6 @@ def cargo_of(quantities: Mapping[str, Quantity], instance: int) -> dict[str, Flo
 
 
 def cargo_mechanisms(quantities: Mapping[str, Quantity], epsilon: Fraction) -> dict[str, Any]:
-    """Return the mechanisms that are tried on several quantities."""
     borders = {name: [one.border] for name, one in quantities.items()}
     return {
         "sampled lattice, k = 4": SampledLattice(k=4, beta=BETA, epsilon_choice=Fraction(2)),
@@ -540,9 +506,6 @@ def _packed_cargo(
     }
 
 
-# All parts
-
-
 @dataclass(frozen=True)
 class Part:
     """Some lines of a table: its name, and how they are measured."""
@@ -577,7 +540,6 @@ def measure_part(part: Part) -> list[tuple[Part, dict[str, object]]]:
 
 
 def by_name(found: Sequence[tuple[Part, dict[str, object]]], effort: Effort) -> dict[str, list[dict[str, object]]]:
-    """Put lines into their tables, in the order in which parts are listed."""
     tables: dict[str, list[dict[str, object]]] = {table: [] for table in MEASURES}
     for part in parts(effort):
         tables[part.table] += [row for own, row in found if own == part]

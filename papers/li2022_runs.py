@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -30,7 +30,7 @@ from dunnage.model.guarantees import SampledDP
 from dunnage.noise.sampling import sampling_delta, sampling_epsilon
 from dunnage.samples.packages import PackageSetting
 from papers.hoogervorst2019 import Setting, weights_of
-from papers.measuring import mean_sd, means
+from papers.measuring import Run, column_of, efforts, mean_sd, means
 
 BETA = Fraction(7, 10)
 WHOLE = 1 - Fraction(1, 10**6)  # A rate at which a sample is most likely everything
@@ -52,98 +52,22 @@ AVERAGE, MOST, CLASS_MEAN = "avg", "max", "mean of the class"
 HARD = "VII"
 
 
-def _settings(first: int, names: Sequence[str]) -> tuple[Setting, ...]:
-    numerals = ("I", "II", "III", "IV", "V", "VI", HARD)
-    return tuple(
-        Setting(first + i, numeral, name) for i, (numeral, name) in enumerate(zip(numerals, names, strict=True))
-    )
-
-
-TABLE_1 = _settings(101, ("50-L-U", "80-L-U", "50-S-U", "80-S-U", "50-L-N", "50-L-Un", "200-L"))
-TABLE_2 = _settings(201, ("25-L-U", "50-L-U", "25-S-U", "50-S-U", "25-L-N", "25-L-Un", "200-L"))
+NUMERALS = ("I", "II", "III", "IV", "V", "VI", HARD)
+_NAMES = ("50-L-U", "80-L-U", "50-S-U", "80-S-U", "50-L-N", "50-L-Un", "200-L")
+TABLE_1 = tuple(map(Setting, range(101, 108), NUMERALS, _NAMES))
+_NAMES = ("25-L-U", "50-L-U", "25-S-U", "50-S-U", "25-L-N", "25-L-Un", "200-L")
+TABLE_2 = tuple(map(Setting, range(201, 208), NUMERALS, _NAMES))
 
 
 def settings_of(figure: int) -> tuple[Setting, ...]:
     return TABLE_1 if figure == LATTICE else TABLE_2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    runs: int  # runs, hard_runs: Draws of a setting, and of setting VII
-    hard_runs: int
-    ks: tuple[int, ...]  # ks, hard_ks: Values of k for algorithm 1 and K-Optimize, and of algorithm 1 for setting VII
-    hard_ks: tuple[int, ...]
-    epsilons: tuple[float, ...]  # epsilons, confidences: Of algorithm 2 and the Laplace noise
-    confidences: tuple[float, ...]
-    seconds: float  # time limit of a plan
-    # beside_runs, beside_epsilons: Draws and epsilons at which the sound forms stand beside the published ones
-    beside_runs: int
-    beside_epsilons: tuple[float, ...]
-    attacks: int  # releases on which an attacker tries every row
-    risk_draws: int  # releases on which plan-level risks are counted
-    cargo_seconds: float  # time limit of a plan of several quantities
-
-
-FULL = Effort(
-    runs=10,
-    hard_runs=10,
-    ks=(2, 3, 4, 5, 6),
-    hard_ks=(2, 4, 6, 10, 15, 20, 25, 30, 35),
-    epsilons=(0.5, 1.0, 2.0, 3.0, 4.0, 5.0),
-    confidences=(0.0, 0.5, 0.7, 0.9),
-    seconds=20.0,
-    beside_runs=10,
-    beside_epsilons=(1.0, 2.0, 5.0),
-    attacks=3000,
-    risk_draws=600,
-    cargo_seconds=3.0,
-)
-QUICK = replace(
-    FULL,
-    runs=3,
-    hard_runs=1,
-    hard_ks=(4, 20, 35),
-    epsilons=(0.5, 1.0, 3.0, 5.0),
-    seconds=3.0,
-    beside_runs=3,
-    beside_epsilons=(1.0, 5.0),
-    attacks=500,
-    risk_draws=60,
-    cargo_seconds=0.5,
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One plan of one draw, judged."""
-
-    figure: int  # figure, setting, instance: Which panel and which draw
-    setting: str
-    instance: int
-    x: float  # k, or epsilon
-    method: str  # ``avg`` or ``max`` of the intervals, or the confidence
-    rows: int  # rows, kept: Packages that were planned, and which share of all they are
-    kept: float
-    # bins, optimum, optimum_all: Bins of the plan; bins of the true weights of the packages planned, and of all
-    # packages
-    bins: int
-    optimum: int
-    optimum_all: int
-    ratio: float  # ratio, ratio_all: Bins by the two optima
-    ratio_all: float
-    proved: bool  # whether plan and optimum are proved to be least
-    # bins_feasible, plan_feasible: Share of bins that fit in truth (the paper's f), and 1 if all do
-    bins_feasible: float
-    plan_feasible: float
-    anonymise_seconds: float  # anonymise_seconds, solve_seconds: The paper's t_a; and the time to plan
-    solve_seconds: float
-    exact: int = 0  # packages whose released value was their true weight because their cluster has no range
+Effort, FULL, QUICK = efforts(__name__)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One draw of one setting in one figure."""
-
     figure: int
     setting: Setting
     instance: int
@@ -176,12 +100,10 @@ class Judge:
 
     @classmethod
     def of(cls, job: Job) -> Judge:
-        """Draw the weights of a job; equal jobs, equal weights."""
         return cls(job, weights_of(job.setting, job.instance))
 
     @property
     def seed(self) -> tuple[int, int]:
-        """What tells this draw from others."""
         return self.job.setting.number, self.job.instance
 
     def packed(self, sizes: FloatArray) -> tuple[list[list[int]], bool]:
@@ -201,7 +123,6 @@ class Judge:
         return self.known[key]
 
     def run(self, x: float, disclosed: Disclosed) -> Run:
-        """Plan what is disclosed and judge the plan."""
         start = time.monotonic()
         bins, proved = self.packed(disclosed.sizes)
         seconds = time.monotonic() - start
@@ -212,35 +133,30 @@ class Judge:
             figure=self.job.figure,
             setting=self.job.setting.numeral,
             instance=self.job.instance,
-            x=x,
-            method=disclosed.method,
+            x=x,  # k, or epsilon
+            method=disclosed.method,  # ``avg`` or ``max`` of the intervals, or the confidence
             rows=len(disclosed.rows),
             kept=len(disclosed.rows) / len(self.weights),
             bins=len(bins),
-            optimum=optimum,
+            optimum=optimum,  # optimum, optimum_all: bins of the true weights of the packages planned, and of all
             optimum_all=everything,
             # Where nothing is left there is no plan to judge.
             ratio=len(bins) / optimum if bins else math.nan,
             ratio_all=len(bins) / everything,
             proved=proved and known,
-            bins_feasible=float(np.mean(fits)) if bins else math.nan,
+            bins_feasible=float(np.mean(fits)) if bins else math.nan,  # the paper's f
             plan_feasible=float(all(fits)) if bins else math.nan,
-            anonymise_seconds=disclosed.seconds,
+            anonymise_seconds=disclosed.seconds,  # the paper's t_a
             solve_seconds=seconds,
-            exact=disclosed.exact,
+            exact=disclosed.exact,  # packages printed as they are because their cluster has no range
         )
 
 
 def policy_of(law: PackageSetting, mechanism: Any, *, doubling: float = DOUBLING) -> dn.Policy:
     """Write the policy of a setting: the public domain is that of its law, in whole numbers."""
     weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [law.low, law.high], "resolution": 1}
-    document = {
-        "dataset": "packages",
-        "protects": "package",
-        "attributes": {"weight": {**weight, "doubling": doubling}},
-        "mechanism": {"name": mechanism.name},
-    }
-    return dn.Policy.from_dict(document)
+    document = {"dataset": "packages", "protects": "package", "mechanism": {"name": mechanism.name}}
+    return dn.Policy.from_dict({**document, "attributes": {"weight": {**weight, "doubling": doubling}}})
 
 
 def dataset_of(law: PackageSetting, weights: FloatArray, mechanism: Any, *, doubling: float = DOUBLING) -> dn.Dataset:
@@ -269,11 +185,7 @@ def published(mechanism: Any, data: dn.Dataset, seed: Sequence[int]) -> Publishe
 
 
 def seed_of(numbers: Sequence[int]) -> int:
-    """Make one seed of several numbers."""
     return int(np.random.SeedSequence(list(numbers)).generate_state(1)[0])
-
-
-# Figure 5
 
 
 def sampled_lattice(judge: Judge, *, doubling: float = DOUBLING) -> Iterator[Run]:
@@ -296,9 +208,6 @@ def whole_sample(judge: Judge, k: int, doubling: float) -> Published:
     raise AssertionError("unreachable")
 
 
-# Figure 8
-
-
 def k_optimize(judge: Judge) -> Iterator[Run]:
     """Partition at every k: what upper bounds, middles of intervals and class means cost."""
     for k in judge.job.ks:
@@ -311,9 +220,6 @@ def k_optimize(judge: Judge) -> Iterator[Run]:
         yield judge.run(k, Disclosed(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
         yield judge.run(k, Disclosed(found.record, known.upper, MOST, found.seconds))
         yield judge.run(k, Disclosed(found.record, np.ceil(known.nominal * 1000) / 1000, CLASS_MEAN, found.seconds))
-
-
-# Figures 6 and 7
 
 
 def noisy(judge: Judge, shares: Sequence[Fraction]) -> Iterator[Run]:
@@ -348,8 +254,6 @@ def published_sizes(
     return value, lower, upper
 
 
-# All figures
-
 FIGURES: dict[int, Callable[[Judge], Iterator[Run]]] = {
     LATTICE: sampled_lattice,
     CLUSTERS: lambda judge: noisy(judge, SHARES),
@@ -363,7 +267,6 @@ def measure(job: Job) -> list[Run]:
 
 
 def jobs(effort: Effort) -> list[Job]:
-    """List all jobs, the long ones of setting VII first so that no core waits at the end."""
     listed = [
         Job(figure, setting, instance, effort)
         for figure in FIGURES
@@ -371,12 +274,6 @@ def jobs(effort: Effort) -> list[Job]:
         for instance in range(effort.hard_runs if setting.numeral == HARD else effort.runs)
     ]
     return sorted(listed, key=lambda job: -job.setting.law.size)
-
-
-def sorted_runs(runs: Iterable[Run]) -> list[Run]:
-    """Put runs in the order of figures, settings and methods."""
-    order = {setting.numeral: number for number, setting in enumerate(TABLE_1)}
-    return sorted(runs, key=lambda run: (run.figure, order[run.setting], run.method, run.x, run.instance))
 
 
 def warm_up() -> None:
@@ -391,46 +288,31 @@ class Results:
     effort: Effort
 
     def values(
-        self,
-        column: str,
-        figure: int,
-        method: str | None = None,
-        *,
-        settings: Sequence[str] | None = None,
-        x: float | None = None,
+        self, column: str, figure: int, method: str | None = None, setting: str | None = None, x: float | None = None
     ) -> FloatArray:
         """Return one column of the runs of a figure; runs that left nothing to plan have no number."""
-        found = [
-            float(getattr(run, column))
-            for run in self.runs
-            if run.figure == figure
-            and method in (None, run.method)
-            and (settings is None or run.setting in settings)
-            and x in (None, run.x)
-        ]
-        numbers = np.array(found, dtype=np.float64)
+        wanted = ((method, "method"), (setting, "setting"), (x, "x"))
+        own = [r for r in self.runs if r.figure == figure and all(v in (None, getattr(r, name)) for v, name in wanted)]
+        numbers = column_of(own, column)
         return numbers[~np.isnan(numbers)]
 
-    def mean(self, column: str, figure: int, method: str, setting: str, *, x: float | None = None) -> float:
-        """Return the mean of a column over the runs of one panel."""
-        return mean_sd(self.values(column, figure, method, settings=[setting], x=x))[0]
+    def mean(self, column: str, figure: int, method: str, setting: str, x: float | None = None) -> float:
+        return mean_sd(self.values(column, figure, method, setting, x))[0]
 
     def methods(self, figure: int) -> list[str]:
         return list(dict.fromkeys(run.method for run in self.runs if run.figure == figure))
 
     def xs(self, figure: int, setting: str) -> list[float]:
-        """Return the values of k or epsilon of a panel."""
         return sorted({run.x for run in self.runs if run.figure == figure and run.setting == setting})
 
     def summary(self, figure: int) -> list[dict[str, object]]:
-        """Return mean and standard deviation of each measure of a figure, by setting, k or epsilon, and method."""
         cells = itertools.product([s.numeral for s in settings_of(figure)], self.methods(figure))
         columns = ("ratio", "bins_feasible", "plan_feasible", *(("kept", "ratio_all") if figure == LATTICE else ()))
         across, sizes = "epsilon" if figure in (CLUSTERS, LAPLACE) else "k", {s.numeral: s.law.size for s in TABLE_1}
         rows = []
         for setting, method in cells:
             for x in self.xs(figure, setting):
-                values = partial(self.values, figure=figure, method=method, settings=[setting], x=x)
+                values = partial(self.values, figure=figure, method=method, setting=setting, x=x)
                 row = {"setting": setting, across: x, "method": method, "runs": len(values("kept"))}
                 row |= stated(int(x), sizes[setting]) if figure == LATTICE else {}
                 rows.append(row | means(mean_sd, {c: values(c) for c in (*columns, "anonymise_seconds")}))
@@ -454,18 +336,10 @@ _SCHEMA = policy_of(TABLE_1[0].law, SampledLattice).schema
 
 
 def setting_table() -> list[dict[str, object]]:
-    """Return Tables 1 and 2 as they are drawn here."""
-    return [
-        {
-            "table": number,
-            "setting": setting.numeral,
-            "name": setting.name,
-            "capacity": setting.law.capacity,
-            "packages": setting.law.size,
-            "law": setting.law.law,
-            "from": setting.law.low,
-            "to": setting.law.high,
-        }
-        for number, table in ((1, TABLE_1), (2, TABLE_2))
-        for setting in table
-    ]
+    rows = []
+    for number, setting in [*((1, one) for one in TABLE_1), *((2, one) for one in TABLE_2)]:
+        row, law = {"table": number, "setting": setting.numeral, "name": setting.name}, setting.law
+        rows.append(
+            row | {"capacity": law.capacity, "packages": law.size, "law": law.law, "from": law.low, "to": law.high}
+        )
+    return rows

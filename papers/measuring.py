@@ -8,10 +8,13 @@ import math
 import multiprocessing
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import astuple, dataclass, fields
-from functools import cached_property
+from dataclasses import astuple, dataclass, make_dataclass
+from functools import cache, cached_property
+from importlib import resources
+from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -20,6 +23,35 @@ from dunnage.arrays import FloatArray
 
 Todo = TypeVar("Todo")
 Done = TypeVar("Done")
+
+
+@cache
+def written(paper: str) -> dict[str, Any]:
+    """Read what is written of a paper: its sentences, its tables, and how much is measured; lists as tuples."""
+
+    def fixed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {int(key) if key.isdigit() else key: fixed(item) for key, item in value.items()}
+        return tuple(map(fixed, value)) if isinstance(value, list) else value
+
+    return fixed(tomllib.loads((resources.files("papers") / f"{paper}.toml").read_text(encoding="utf-8")))
+
+
+def efforts(module: str, table: str = "effort") -> tuple[Any, Any, Any]:
+    """Return the class of a module's efforts, the full one, and the quick one, of which only differences are written.
+
+    The class belongs to the module, where other processes find it.
+    """
+    given = written(module.split(".")[-1].split("_")[0])[table]
+    kind = make_dataclass("Effort", list(given["full"]), frozen=True, namespace={"__module__": module})
+    return kind, kind(**given["full"]), kind(**{**given["full"], **given["quick"]})
+
+
+class Run(SimpleNamespace):
+    """What was measured in one case, by name."""
+
+    def but(self, **other: Any) -> Run:
+        return type(self)(**{**vars(self), **other})
 
 
 def in_parallel(
@@ -88,7 +120,6 @@ class Runs:
         return self._by_kind.get(tuple(kind[name] for name in self.KIND), [])
 
     def values(self, column: str, **kind: Any) -> FloatArray:
-        """Return one measure of the runs of one kind."""
         return column_of(self.of_kind(**kind), column)
 
     def mean(self, column: str, **kind: Any) -> float:
@@ -100,7 +131,6 @@ class Runs:
 
 
 def column_of(runs: Iterable[Any], column: str) -> FloatArray:
-    """Return one measure of some runs."""
     return np.array([getattr(run, column) for run in runs], dtype=np.float64)
 
 
@@ -110,8 +140,3 @@ def means(summary: Callable[[FloatArray], tuple[float, float]], values: Mapping[
     for name, own in values.items():
         line[name], line[f"{name}_sd"] = summary(own)
     return line
-
-
-def fields_of(job: Any, kind: type) -> dict[str, Any]:
-    """Return the fields that a job has in common with what is made of it."""
-    return {field.name: getattr(job, field.name) for field in fields(kind)}

@@ -13,7 +13,7 @@ import html
 import math
 import re
 import sys
-import tomllib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +38,7 @@ from dunnage.showing.figures import (
     y_axis,
 )
 from dunnage.text import number_text
+from papers.measuring import written
 
 Row = Mapping[str, object]
 
@@ -63,14 +64,9 @@ class Quoted(NamedTuple):
     ours: str
     verdict: str  # ``agrees``, ``differs: why`` or ``not reproducible: why``
 
-    def row(self) -> dict[str, object]:
-        return self._asdict()
-
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of a line chart."""
-
     name: str  # for the legend
     points: Sequence[tuple[float, float, float]]  # across, mean and standard deviation, from left to right
     style: int  # number of the colour
@@ -167,7 +163,6 @@ def _diamond(x: str, y: float) -> Svg:
 
 
 def legend(curves: Iterable[Curve], *, paper: bool = False, limit: str = "") -> Svg:
-    """Name the colours of a group of charts, and what the line across is, if there is one."""
     parts = []
     for curve in curves:
         look = f"key line s{curve.style % _MAX_STYLES}{' broken' if curve.dashed else ''}"
@@ -184,7 +179,6 @@ def panel(title: str, figure: Svg, caption: str = "") -> Svg:
 
 
 def panels(parts: Sequence[Svg], *, wide: bool = False) -> Svg:
-    """Put charts beside each other, five or, if they are wide, two."""
     return tag("div", *parts, class_="panels two" if wide else "panels")
 
 
@@ -215,16 +209,15 @@ def figure(
     return [*head, *colours, panels(drawn, wide=wide)]
 
 
-def paragraph(text: str) -> Svg:
-    return tag("p", text)
-
-
 def section(title: str, *parts: str) -> Svg:
     return tag("section", tag("h2", title), *parts)
 
 
+def explained(title: str, text: str, *parts: str) -> Svg:
+    return section(title, tag("p", text), *parts)
+
+
 def shown(value: object) -> str:
-    """Write a cell for a person."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
@@ -278,7 +271,6 @@ def intervals_named(rows: Sequence[Row]) -> list[dict[str, object]]:
 
 
 def verdict(agrees: bool, why: str) -> str:
-    """Say whether a figure agrees, and why if it does not."""
     return "agrees" if agrees else f"differs: {why}"
 
 
@@ -298,7 +290,7 @@ class Statements:
 
     def __init__(self, paper: str, **shared: str) -> None:  # phrases that several statements name
         self._shared = shared
-        self._texts = tomllib.loads((resources.files("papers") / f"{paper}.toml").read_text(encoding="utf-8"))
+        self._texts = written(paper)
 
     def __call__(self, name: str, *, agrees: bool | None = None, **values: object) -> Quoted:
         """Fill in a statement, with a value or a tuple of them for each of its texts.
@@ -314,36 +306,24 @@ class Statements:
     def sentence(self, name: str, *values: object) -> str:
         return self._texts["sentences"][name].format(*values)
 
+    def note(self, quick: bool, start: float, **values: object) -> str:
+        """Say how much was measured, and how long it took since a start."""
+        stated = self._texts["note"].format(**values)
+        return f"{'Quick' if quick else 'Full'} form: {stated} Took {time.monotonic() - start:.0f} s."
+
     def page(self, **values: object) -> PageText:
         """Fill in what stands around the tables, by name."""
 
         def filled(text: Any) -> Any:
             if isinstance(text, str):
                 return text.format(**values)
-            return [*map(filled, text)] if isinstance(text, list) else {key: filled(one) for key, one in text.items()}
+            return [*map(filled, text)] if isinstance(text, tuple) else {key: filled(one) for key, one in text.items()}
 
         return PageText(**filled(self._texts["page"]))
 
 
-def table_sections(
-    page: PageText,
-    tables: Mapping[str, Sequence[Row]],
-    shorten: Callable[[str, Sequence[Row]], Sequence[Row]],
-    drawings: Mapping[str, Callable[[], Iterable[Svg]]],
-) -> list[Svg]:
-    """Draw and write every table, under its title; one that is shortened to nothing is only drawn."""
-    sections = []
-    for name, rows in tables.items():
-        drawing, kept = [*drawings[name]()] if name in drawings else [], shorten(name, rows)
-        table = [html_table(kept)] if kept else []
-        sections.append(section(page.titles[name], paragraph(page.why[name]), *drawing, *table))
-    return sections
-
-
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """Everything that a reproduction writes into its folder."""
-
     page: PageText
     note: str  # how it was measured
     data: str  # what was generated
@@ -353,9 +333,30 @@ class Reproduction:
     sections: Sequence[Svg]
     findings: Sequence[str] = ()  # what else came out
 
+    @classmethod
+    def of_tables(
+        cls,
+        page: PageText,
+        tables: Mapping[str, Sequence[Row]],
+        short: Callable[[Sequence[Row]], Sequence[Row]],
+        *,
+        on_page: Mapping[str, Callable[[Sequence[Row]], Sequence[Row]]] = {},
+        drawings: Mapping[str, Callable[[], Iterable[Svg]]],
+        **given: Any,
+    ) -> Reproduction:
+        """Write every table, shortened, under its title; on the page some are drawn, and one without rows only that."""
+        sections = []
+        for name, rows in tables.items():
+            drawing, kept = [*drawings[name]()] if name in drawings else [], on_page.get(name, short)(rows)
+            table = [html_table(kept)] if kept else []
+            sections.append(explained(page.titles[name], page.why[name], *drawing, *table))
+        markdown = [(page.titles[name], page.why[name], short(rows)) for name, rows in tables.items()]
+        return cls(page=page, markdown=markdown, sections=sections, **given)
+
     def write(self, out: Path) -> Path:
         """Write tables, a report and a page; say on stderr how many lines agree, differ and cannot be reproduced."""
-        quoted, limits = [line.row() for line in self.lines], self.page.limits
+        out.mkdir(parents=True, exist_ok=True)
+        quoted, limits = [line._asdict() for line in self.lines], self.page.limits
         for name, rows in {**self.files, "quoted": quoted}.items():
             with (out / f"{name.replace(' ', '-')}.csv").open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, fieldnames=list(rows[0]))
@@ -368,7 +369,7 @@ class Reproduction:
         for title, why, rows in self.markdown:
             parts += [f"## {title}", why, markdown_table(rows)]
         (out / "report.md").write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
-        first = [section("How verdicts are given", paragraph(self.page.rules))] if self.page.rules else []
+        first = [explained("How verdicts are given", self.page.rules)] if self.page.rules else []
         first.append(section("What the text states, beside ours", html_table(quoted)))
         first.append(section("What cannot be reproduced", tag("ul", *(tag("li", limit) for limit in limits))))
         if self.findings:

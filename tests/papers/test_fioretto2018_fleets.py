@@ -112,12 +112,12 @@ def test_full_form_has_five_draws_of_everything_that_is_sized(fleeting):
 
 
 def test_relative_errors_have_signs(o5):
-    run = replace(o5[0], shuttles=150.0, true_shuttles=100, wait=90.0, true_wait=180.0, idle=5.0, true_idle=4.0)
+    run = o5[0].but(shuttles=150.0, true_shuttles=100, wait=90.0, true_wait=180.0, idle=5.0, true_idle=4.0)
     assert (run.more_shuttles, run.more_wait, run.more_idle) == (0.5, -0.5, 0.25)
 
 
 def test_means_leave_out_what_is_not_known(fleeting, o5):
-    three = [replace(o5[0], wait=wait) for wait in (100.0, math.nan, 140.0)]
+    three = [o5[0].but(wait=wait) for wait in (100.0, math.nan, 140.0)]
     assert fleeting.mean_of(three, "wait")[0] == 120
     assert np.isnan(fleeting.mean_of(three[1:2], "wait")).all()
     assert fleeting.mean_of(three[:1], "wait")[0] == 100
@@ -131,9 +131,9 @@ def fleets_made_up(fleeting, run, *, o5=1.15, laplace=2.5):
             ratio = {"O5": o5, fleeting.LAPLACE: laplace}.get(method, 1.3)
             for number in range(2):
                 figures = {"shuttles": 100 * ratio + number, "true_shuttles": 100, "wait": 140.0, "true_wait": 135.0}
-                runs.append(replace(run, day=day, method=method, run=number, **figures))
-    runs += [replace(run, method="O5", epsilon=0.1, shuttles=98.0, true_shuttles=100, wait=150.0, true_wait=135.0)]
-    runs += [replace(run, method="H5", epsilon=0.01, expansions=0, shuttles=math.nan, wait=math.nan)]
+                runs.append(run.but(day=day, method=method, run=number, **figures))
+    runs += [run.but(method="O5", epsilon=0.1, shuttles=98.0, true_shuttles=100, wait=150.0, true_wait=135.0)]
+    runs += [run.but(method="H5", epsilon=0.01, expansions=0, shuttles=math.nan, wait=math.nan)]
     return fleeting.Fleets.of(runs, replace(fleeting.FULL, epsilons=(1.0, 0.1)))
 
 

@@ -21,14 +21,13 @@ TINY = """
 from dataclasses import replace
 from pathlib import Path
 import sys
-from papers import yao2024, yao2024_runs as runs
+from papers import yao2024 as runs
 
 runs.NUM_VEHICLES, runs.NUM_EPOCHS, runs.GRID_EPSILONS = 300, 12, (0.5, 5.0)
 runs.QUICK = replace(runs.QUICK, runs=2, number_runs=2, long_runs=2, epsilons=(0.5, 1.5, 5.0))
 if __name__ == "__main__":
-    yao2024.GRID_EPSILONS = runs.GRID_EPSILONS
-    yao2024.in_parallel = lambda work, todo, **_: [item for job in todo for item in work(job)]
-    yao2024.reproduce(Path(sys.argv[1]), quick=True, workers=1)
+    runs.in_parallel = lambda work, todo, **_: [item for job in todo for item in work(job)]
+    runs.reproduce(Path(sys.argv[1]), quick=True, workers=1)
 """
 
 
