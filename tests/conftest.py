@@ -7,13 +7,14 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
+from tests.entropy import Entropy
 
 # Modules stay compiled, whatever the environment says: each process that tests start would compile all it imports.
 sys.dont_write_bytecode = False
@@ -47,18 +48,42 @@ FIRST = (
 )
 """Files that several processes begin with."""
 
-# A busy machine is slow, which is no fault of what is tested. By default the same examples come every time, so that
-# nothing fails by chance, and a sixth of those that a test asks for; long runs look for new ones, and for all.
+# A busy machine is slow, which is no fault of what is tested. By default the same examples and the same noise come
+# every time, so that nothing fails by chance, and a sixth of the examples that a test asks for; long runs look for new
+# ones, and for all. DUNNAGE_NOISE=7 tries other noise.
 BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", derandomize=True, **BUSY)
 settings.register_profile("nightly", print_blob=True, **BUSY)
 QUICK_SHARE, FEWEST_EXAMPLES = 6, 15
 
 
+ENTROPY = Entropy(os.environ.get("DUNNAGE_NOISE", ""))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the examples before any test is read: decorators take from the profile what they do not say."""
     default = "nightly" if _long(config) else "quick"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or default)
+    if settings.get_current_profile_name() == "quick":
+        ENTROPY.replace()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Generator[None]:
+    """Let fixtures that tests share have the same noise, whichever test is first to ask for them."""
+    test = ENTROPY.name
+    if fixturedef.scope != "function":
+        ENTROPY.begin(f"{request.node.nodeid} {fixturedef.argname} {request.param_index}")
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            ENTROPY.begin(test)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    ENTROPY.begin(item.nodeid)
 
 
 def _long(config: pytest.Config) -> bool:
