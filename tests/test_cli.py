@@ -345,27 +345,6 @@ def test_keys_of_another_kind_are_refused_and_nothing_is_spent(place: Path) -> N
 # Terminals and pipes
 
 
-def test_a_reader_that_leaves_early_sees_no_traceback(published: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    for command in (["show", "release"], ["--help"]):
-        done = subprocess.run([*COMMAND, *command], stdout=writing, stderr=subprocess.PIPE, check=False)
-        assert done.stderr == b""
-    os.close(writing)
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-def test_a_full_disk_behind_stdout_is_an_error(place: Path) -> None:
-    run(PUBLISH)
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [*COMMAND, "show", "release"], cwd=place, stdout=full, stderr=subprocess.PIPE, check=False
-        )
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"error: ")
-    assert b"Traceback" not in done.stderr
-
-
 def test_outside_a_terminal_there_are_no_codes(place: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "TERM": "xterm-256color"}
     published = run_outside(PUBLISH, env=environment)
