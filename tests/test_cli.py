@@ -377,7 +377,7 @@ def test_names_in_a_folder_cannot_steer_the_terminal(place: Path) -> None:
 
 
 def test_of_many_at_once_exactly_one_is_let_through(place: Path) -> None:
-    outputs = [f"release{number}" for number in range(4)]
+    outputs = [f"release{number}" for number in range(3)]
     before = set(os.listdir(place))
     running = [
         subprocess.Popen(
@@ -387,7 +387,7 @@ def test_of_many_at_once_exactly_one_is_let_through(place: Path) -> None:
     ]
     ends = [(process.communicate()[1].decode(), process.returncode) for process in running]
     codes = [code for _, code in ends]
-    assert sorted(codes) == [0, *[2] * 3], ends
+    assert sorted(codes) == [0, 2, 2], ends
     winner = outputs[codes.index(0)]
     assert set(os.listdir(place)) - before == {winner, f"{winner}.key.parquet", LEDGER}
     assert all("--again" in text for text, code in ends if code)
