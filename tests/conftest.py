@@ -7,13 +7,14 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
+from tests.entropy import Entropy
 
 # Modules stay compiled, whatever the environment says: each process that tests start would compile all it imports.
 sys.dont_write_bytecode = False
@@ -26,39 +27,78 @@ FIRST = (
     "test_dispatch.py",
     "test_bins.py",
     "test_cuts.py",
-    # These take longest.
+    # These take longest, in this order, so that no process is left with one of them at the end.
     "test_proving.py",
     "test_docs.py",
-    "papers/test_fioretto2018.py",
-    "test_conformance.py",
-    "papers/test_li2022.py",
     "test_noisy_planning.py",
-    "test_partition.py",
+    "papers/test_li2022.py",
+    "test_forgeries.py",
+    "test_spreading.py",
     "test_crash.py",
-    "test_demo.py",
-    "test_local_batch.py",
-    "test_local_estimate.py",
-    "papers/test_bhati2021_runs.py",
-    "laws/test_noise_laws.py",
-    "test_sampled_lattice.py",
-    "test_constrained_counts.py",
-    "papers/test_yao2024.py",
     "test_advising.py",
+    "test_demo.py",
+    "scenarios/test_loads.py",
+    "test_usefulness.py",
+    "test_errors.py",
+    "test_fleets.py",
+    "test_deadline.py",
+    "laws/test_output_laws.py",
+    "test_local_estimate.py",
+    "laws/test_noise_laws.py",
+    "papers/test_bhati2021_runs.py",
+    "test_audit_noisy.py",
+    "test_constrained_counts.py",
+    "test_sealed.py",
+    "test_conformance.py",
+    "test_bombs.py",
+    "test_proving_local.py",
+    "test_cli.py",
+    "test_local_batch.py",
+    "test_cli_planning.py",
+    "test_fills.py",
+    "test_advising_trips.py",
+    "test_stochastic.py",
+    "test_devices.py",
+    "test_certified.py",
 )
 """Files that several processes begin with."""
 
-# A busy machine is slow, which is no fault of what is tested. By default the same examples come every time, so that
-# nothing fails by chance, and a sixth of those that a test asks for; long runs look for new ones, and for all.
+# A busy machine is slow, which is no fault of what is tested. By default the same examples and the same noise come
+# every time, so that nothing fails by chance, and a sixth of the examples that a test asks for; long runs look for new
+# ones, and for all. DUNNAGE_NOISE=7 tries other noise.
 BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", derandomize=True, **BUSY)
 settings.register_profile("nightly", print_blob=True, **BUSY)
 QUICK_SHARE, FEWEST_EXAMPLES = 6, 15
 
 
+ENTROPY = Entropy(os.environ.get("DUNNAGE_NOISE", ""))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the examples before any test is read: decorators take from the profile what they do not say."""
     default = "nightly" if _long(config) else "quick"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or default)
+    if settings.get_current_profile_name() == "quick":
+        ENTROPY.replace()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Generator[None]:
+    """Let fixtures that tests share have the same noise, whichever test is first to ask for them."""
+    test = ENTROPY.name
+    if fixturedef.scope != "function":
+        ENTROPY.begin(f"{request.node.nodeid} {fixturedef.argname} {request.param_index}")
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            ENTROPY.begin(test)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    ENTROPY.begin(item.nodeid)
 
 
 def _long(config: pytest.Config) -> bool:

@@ -131,7 +131,7 @@ def test_owners_of_riders_see_what_each_bound_drops(tmp_path):
     _base(tmp_path, text)
     rows = "".join(f"c{number // 4},A,{'BC'[number % 2]},08:{number % 60:02d}\n" for number in range(400))
     (tmp_path / "trips.csv").write_text("card,from,to,at\n" + rows)
-    asked = {"policy": tmp_path / "small.toml", "goal": "error", "quick": True, "draws": 2, "size": 40_000}
+    asked = {"policy": tmp_path / "small.toml", "goal": "error", "quick": True, "draws": 2, "size": 10_000}
     found = dn.advise(tmp_path / "trips.csv", max_cost="1000%", **asked)
     preview = "[contribution] max would drop, 1: 75 %; 2 (yours): 50 %; 3: 25 %; 5: 0 %"
     assert preview in found.summary()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -54,11 +55,20 @@ PARQUET: dict[str, tuple[Callable[[], pa.Table], dict[str, object]]] = {
 }
 
 
-def parquet_bomb(name: str, path: Path) -> Path:
-    table, options = PARQUET[name]
-    pq.write_table(table(), path, **{"compression": "zstd", **options})
-    assert path.stat().st_size < 3_000_000
-    return path
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    pq.write_table(pa.table({"parcel": ["a", "b"]}), tmp_path / "small.parquet")
+    return tmp_path / "small.parquet"
+
+
+@pytest.fixture(scope="module")
+def bombs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder, paths = tmp_path_factory.mktemp("bombs"), {}
+    for number, (name, (table, options)) in enumerate(PARQUET.items()):
+        paths[name] = folder / f"{number}.parquet"
+        pq.write_table(table(), paths[name], **{"compression": "zstd", **options})
+        assert paths[name].stat().st_size < 3_000_000
+    return paths
 
 
 def sheet_bomb(path: Path, cells: str, shared: str = "") -> Path:
@@ -89,23 +99,32 @@ FAR = f'{HEADER}<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
 ALIKE = HEADER + "".join(f'<row r="{n}"><c r="A{n}" t="s"><v>2</v></c></row>' for n in range(2, 5_002))
 
 
-PEAK = """
-import re, resource
-from pathlib import Path
+EACH = """
+import os, re, resource
 status = Path("/proc/self/status")  # what a process ever had itself; elsewhere its parent's may be counted
-own = re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text()) if status.exists() else None
-print(int(own[1]) if own else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+attempt(Path(sys.argv[1]))  # loads what is loaded late, once for all children
+print(end="\\0", flush=True)
+for path in sys.argv[2:]:
+    if not os.fork():
+        try:
+            attempt(Path(path))
+            own = re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text()) if status.exists() else None
+            print(int(own[1]) if own else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, end="\\0", flush=True)
+        finally:
+            os._exit(0)
+    os.wait()
 """
 
 
-def measured(code: str, *given: object) -> tuple[str, int]:
-    """Run a piece of Python by itself; return what it printed, and the most memory it ever had, in MB."""
-    done = subprocess.run(
-        [sys.executable, "-c", code + PEAK, *map(str, given)], capture_output=True, text=True, check=False
-    )
+def measured(code: str, harmless: Path, paths: Iterable[Path]) -> list[tuple[str, int]]:
+    """Attempt something with each file in a process of its own: what it printed, and the most memory it had, in MB."""
+    given = [str(harmless), *map(str, paths)]
+    done = subprocess.run([sys.executable, "-c", code + EACH, *given], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    *lines, last = done.stdout.splitlines()
-    return "\n".join(lines), int(last) // 1024
+    texts = done.stdout.split("\0")[:-1]
+    assert len(texts) == len(given), done.stderr[-2000:]
+    found = [text.rpartition("\n") for text in texts[1:]]
+    return [(said, int(peak) // 1024) for said, _, peak in found]
 
 
 READ = """
@@ -116,48 +135,45 @@ from pathlib import Path
 from dunnage.tables import parquet
 from dunnage.tables.reader import ReadOptions, TableStream, read_lines, read_table
 parquet.MIN_LIMIT = 64 << 20
-path = Path(sys.argv[1])
-for read in (
-    lambda: read_table(path, ReadOptions()),
-    lambda: dn.draft(path),
-    lambda: read_lines(path),
-    lambda: [batch.nbytes for batch in TableStream(path, ["parcel"]).batches(["parcel"], [])],
-):
-    try:
-        read()
-        print("read")
-    except UserError as error:
-        print("refused", len(str(error)))
+def attempt(path):
+    for read in (
+        lambda: read_table(path, ReadOptions()),
+        lambda: dn.draft(path),
+        lambda: read_lines(path),
+        lambda: [batch.nbytes for batch in TableStream(path, ["parcel"]).batches(["parcel"], [])],
+    ):
+        try:
+            read()
+            print("read")
+        except UserError as error:
+            print("refused", len(str(error)))
 """
 
 
-@pytest.mark.parametrize("name", PARQUET)
-def test_parquet_bombs_are_refused_before_they_are_decoded(name: str, tmp_path: Path) -> None:
-    said, peak = measured(READ, parquet_bomb(name, tmp_path / "bomb.parquet"))
-    lines = said.splitlines()
-    assert lines[0].startswith("refused"), said
-    assert lines[2].startswith("refused"), said
-    assert peak < LIMIT_MB, (said, peak)
+def test_parquet_bombs_are_refused_before_they_are_decoded(small: Path, bombs: dict[str, Path]) -> None:
+    for name, (said, peak) in zip(bombs, measured(READ, small, bombs.values()), strict=True):
+        lines = said.splitlines()
+        assert lines[0].startswith("refused"), (name, said)
+        assert lines[2].startswith("refused"), (name, said)
+        assert peak < LIMIT_MB, (name, said, peak)
 
 
-@pytest.mark.parametrize("name", ["gzip", "far cell", "one text", "wrong size"])
-def test_other_bombs_are_refused_before_they_are_unpacked(name: str, tmp_path: Path) -> None:
-    path = tmp_path / ("bomb.csv.gz" if name == "gzip" else "bomb.xlsx")
-    if name == "gzip":
-        with gzip.open(path, "wb", 1) as stream:
-            stream.write(b"parcel,weight\n")
-            for _ in range(150):
-                stream.write(b"x,1\n" * (1 << 18))
-    else:
-        cells = {"far cell": FAR, "one text": ALIKE}.get(name, HEADER)
-        sheet_bomb(path, cells, f"<si><t>{'x' * (150 << 20 if name == 'wrong size' else ENTRY)}</t></si>")
-    if name == "wrong size":  # the directory of the zip file states that the long text is short
-        content = path.read_bytes()
-        start = content.rindex(b"PK\1\2")
-        path.write_bytes(content[: start + 24] + (100).to_bytes(4, "little") + content[start + 28 :])
-    said, peak = measured(READ, path)
-    assert said.splitlines()[0].startswith("refused"), said
-    assert peak < LIMIT_MB, (said, peak)
+def test_other_bombs_are_refused_before_they_are_unpacked(small: Path, tmp_path: Path) -> None:
+    names = [f"{name}.xlsx" for name in ("far", "text", "size")]
+    packed, far, text, size = paths = [tmp_path / name for name in ("bomb.csv.gz", *names)]
+    with gzip.open(packed, "wb", 1) as stream:
+        stream.write(b"parcel,weight\n")
+        for _ in range(150):
+            stream.write(b"x,1\n" * (1 << 18))
+    sheet_bomb(far, FAR, f"<si><t>{'x' * ENTRY}</t></si>")
+    sheet_bomb(text, ALIKE, f"<si><t>{'x' * ENTRY}</t></si>")
+    sheet_bomb(size, HEADER, f"<si><t>{'x' * (150 << 20)}</t></si>")
+    content = size.read_bytes()  # the directory of the zip file states that the long text is short
+    start = content.rindex(b"PK\1\2")
+    size.write_bytes(content[: start + 24] + (100).to_bytes(4, "little") + content[start + 28 :])
+    for path, (said, peak) in zip(paths, measured(READ, small, paths), strict=True):
+        assert said.splitlines()[0].startswith("refused"), (path, said)
+        assert peak < LIMIT_MB, (path, said, peak)
 
 
 def test_ordinary_files_are_read_whatever_their_encoding(tmp_path: Path) -> None:
@@ -220,24 +236,26 @@ RELEASE = """
 import sys
 import dunnage as dn
 from dunnage.errors import UserError
-result = dn.verify(sys.argv[1])
-print(result.ok, result.problems)
-try:
-    dn.Release.read(sys.argv[1])
-    print("read")
-except UserError as error:
-    print("refused")
+from pathlib import Path
+def attempt(path):
+    result = dn.verify(path)
+    print(result.ok, result.problems)
+    try:
+        dn.Release.read(path)
+        print("read")
+    except UserError as error:
+        print("refused")
 """
 
 
-@pytest.mark.parametrize("name", PARQUET)
-def test_a_release_with_a_bomb_is_a_failed_check(name: str, tmp_path: Path) -> None:
+def test_a_release_with_a_bomb_is_a_failed_check(bombs: dict[str, Path], tmp_path: Path) -> None:
     policy = a_policy({"name": "partition", "k": 4})
     dn.publish(dn.load(parcels(), policy), out=tmp_path / "release", ledger=":memory:")
-    parquet_bomb(name, tmp_path / "release" / "data.parquet")
-    csv = tmp_path / "release" / "data.csv"
-    csv.write_text("row\n" + "0\n" * 20_000)  # as many cells as the bomb claims, but not its bytes
-    relisted(tmp_path / "release")
-    said, peak = measured(RELEASE, tmp_path / "release")
-    assert re.fullmatch(r"False .*\nrefused", said), said
-    assert peak < 400, (said, peak)
+    places = [Path(shutil.copytree(tmp_path / "release", tmp_path / path.stem)) for path in bombs.values()]
+    for place, path in zip(places, bombs.values(), strict=True):
+        shutil.copy(path, place / "data.parquet")
+        (place / "data.csv").write_text("row\n" + "0\n" * 20_000)  # as many cells as the bomb claims, but not its bytes
+        relisted(place)
+    for name, (said, peak) in zip(bombs, measured(RELEASE, tmp_path / "release", places), strict=True):
+        assert re.fullmatch(r"False .*\nrefused", said), (name, said)
+        assert peak < 400, (name, said, peak)

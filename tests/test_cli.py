@@ -345,27 +345,6 @@ def test_keys_of_another_kind_are_refused_and_nothing_is_spent(place: Path) -> N
 # Terminals and pipes
 
 
-def test_a_reader_that_leaves_early_sees_no_traceback(published: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    for command in (["show", "release"], ["--help"]):
-        done = subprocess.run([*COMMAND, *command], stdout=writing, stderr=subprocess.PIPE, check=False)
-        assert done.stderr == b""
-    os.close(writing)
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-def test_a_full_disk_behind_stdout_is_an_error(place: Path) -> None:
-    run(PUBLISH)
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [*COMMAND, "show", "release"], cwd=place, stdout=full, stderr=subprocess.PIPE, check=False
-        )
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"error: ")
-    assert b"Traceback" not in done.stderr
-
-
 def test_outside_a_terminal_there_are_no_codes(place: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "TERM": "xterm-256color"}
     published = run_outside(PUBLISH, env=environment)
@@ -398,7 +377,7 @@ def test_names_in_a_folder_cannot_steer_the_terminal(place: Path) -> None:
 
 
 def test_of_many_at_once_exactly_one_is_let_through(place: Path) -> None:
-    outputs = [f"release{number}" for number in range(4)]
+    outputs = [f"release{number}" for number in range(3)]
     before = set(os.listdir(place))
     running = [
         subprocess.Popen(
@@ -408,7 +387,7 @@ def test_of_many_at_once_exactly_one_is_let_through(place: Path) -> None:
     ]
     ends = [(process.communicate()[1].decode(), process.returncode) for process in running]
     codes = [code for _, code in ends]
-    assert sorted(codes) == [0, *[2] * 3], ends
+    assert sorted(codes) == [0, 2, 2], ends
     winner = outputs[codes.index(0)]
     assert set(os.listdir(place)) - before == {winner, f"{winner}.key.parquet", LEDGER}
     assert all("--again" in text for text, code in ends if code)

@@ -31,11 +31,10 @@ from dunnage.noise.source import Noise
     "mechanism",
     [
         ConstrainedCounts(epsilon=8, features=[[]], feature_weights="size"),
-        ConstrainedCounts(epsilon=8, features=[[]], feature_weights="uniform"),
         HierarchicalCounts(epsilon=8, features=[[]], budget="uniform", prune=True),
         HierarchicalCounts(epsilon=8, features=[[]], budget="uniform", prune=False),
     ],
-    ids=["size", "uniform", "pruned", "whole"],
+    ids=["size", "pruned", "whole"],
 )
 def test_worst_ratio_between_neighbours_is_within_epsilon(mechanism):
     """Two cells and their total, all answers within 5 of the truth: what is missed has a chance below 1e-9."""
