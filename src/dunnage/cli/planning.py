@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 import dunnage as dn
+from dunnage.arrays import compile_seconds
 from dunnage.cli import shared
-from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, progress
+from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, print_text, progress
 from dunnage.errors import ParameterError
 from dunnage.exact import whole
 
@@ -120,6 +121,12 @@ def pack(
         )
         tell("drawing the page")
         plan.write(out, page=plan_page(plan, received), force=force)
+    if plan.status != "optimal" and (seconds := compile_seconds()) >= time_limit / 10:
+        print_text(
+            f"WARNING: compiling the search took {seconds:.0f} s of the time limit. That happens once after an "
+            "installation: pack again for a plan that was searched for in the whole time.",
+            err=True,
+        )
     linkage = plan.truck_linkage.mean if plan.truck_linkage is not None else None
     clearance = limits.clear(limits.of_linkage(linkage), exception) if limits is not None else None
     text = f"{plan.summary()}\nPlan        {out}, see {PLAN_PAGE}"
