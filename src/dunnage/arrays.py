@@ -24,8 +24,9 @@ _LOCK = threading.RLock()
 def _timer() -> Any:
     from numba.core import event
 
-    timer = event.TimingListener()
-    event.register("numba:compile", timer)  # not told of what is loaded from the disk
+    untyped: Any = event
+    timer = untyped.TimingListener()
+    untyped.register("numba:compile", timer)  # not told of what is loaded from the disk
     return timer
 
 
