@@ -48,7 +48,8 @@ OPENDP_DRAWS = 20_000
 
 def read_trips(window: tuple[str, str]) -> dn.Dataset:
     with tempfile.TemporaryDirectory() as folder:
-        data, policy, _, _ = generate_trips(TripSetting(window=window), Path(folder) / "trips.csv", seed=1)
+        setting = TripSetting(window=window, level="stop")
+        data, policy, _, _ = generate_trips(setting, Path(folder) / "trips.csv", seed=1)
         return dn.load(data, dn.Policy.read(policy))
 
 
@@ -142,7 +143,7 @@ def group_taps(folder: str) -> None:
 
 def _tap_rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        generate_trips(TripSetting(size=TAPS), Path(folder) / "taps.csv", seed=1)
+        generate_trips(TripSetting(size=TAPS, level="stop"), Path(folder) / "taps.csv", seed=1)
         (seconds,), memory = apart("counts", f"count_taps({folder!r})")
         (plain,), plain_memory = apart("counts", f"group_taps({folder!r})")
     name = f"{TAPS:,} taps read, checked and counted; peer Arrow read and group-by"

@@ -35,7 +35,8 @@ MOST = 200  # shuttles of a zone; if hubs need more, they count as these
 def counts(size: int | None = None, *, window: tuple[str, str] = MORNING, noisy: bool = False) -> tuple[Counted, Any]:
     """Return true counts of generated trips, and what is released of them: themselves, or with noise on every cell."""
     with tempfile.TemporaryDirectory() as folder:
-        data, policy, _, _ = generate_trips(TripSetting(size=size, window=window), Path(folder) / "trips.csv", seed=1)
+        setting = TripSetting(size=size, window=window, level="stop")
+        data, policy, _, _ = generate_trips(setting, Path(folder) / "trips.csv", seed=1)
         dataset = dn.load(data, dn.Policy.read(policy))
     true = true_counts(dataset)
     way = NoisyCounts(epsilon=EPSILON)

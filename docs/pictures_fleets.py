@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of ``docs/fleets.md``: publish counts, size fleets on them, run these on the true trips, draw.
 
-The city is that of ``dunnage generate city`` without a seed, trips are those of ``dunnage generate trips --seed 1``.
+The city is that of ``dunnage generate city`` without a seed, trips are those of
+``dunnage generate trips --level stop --seed 1``.
 """
 
 from __future__ import annotations

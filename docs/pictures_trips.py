@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of ``docs/trip-counts.md``: generate trips, publish their counts, measure how far they are off, draw.
 
-``draw_pictures.py`` runs them. Trips are those of ``dunnage generate trips --seed 1`` from 8 to 10 am, and for riders
-those of the whole day; releases are made in memory with seeded noise, so that their certificates are void.
+``draw_pictures.py`` runs them. Trips are those of ``dunnage generate trips --level stop --seed 1`` from 8 to 10 am,
+and for riders those of the whole day; releases are made in memory with seeded noise, so that certificates are void.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def trips(window: tuple[str, str], bound: int | None = None) -> Dataset:
         more = f'\n[contribution]\nperson = "card"\nmax = {bound}\nper = "period"\n'
         return text if bound is None else text.replace('protects = "trip"', 'protects = "rider"') + more
 
-    return generated(generate_trips, TripSetting(window=window), SEED, of_riders)
+    return generated(generate_trips, TripSetting(window=window, level="stop"), SEED, of_riders)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,7 +113,7 @@ def scene(place: str, day: str, draw: int) -> Scene:
     window = ("00:00", "24:00") if day == WHOLE_DAY else ("08:00", "10:00")
     with tempfile.TemporaryDirectory() as folder:
         own = generate_city(CitySetting(), Path(folder) / "city", seed=seed)
-        setting = TripSetting(weekend=day == WEEKEND, window=window)
+        setting = TripSetting(weekend=day == WEEKEND, window=window, level="stop")
         data, policy = generate_city_trips(setting, own, Path(folder) / "trips.csv", seed=SEED + draw)
         dataset = dn.load(data, dn.Policy.read(policy))
     return Scene(Trips(dataset, true_counts(dataset)), Ground.of(city(seed=seed)))

@@ -123,7 +123,7 @@ def trips(day: str, draw: int = 0) -> Trips:
     """Generate the trips of a day; ``draw`` 0 is the one that everything is measured on."""
     window = ("00:00", "24:00") if day == WHOLE_DAY else ("08:00", "10:00")
     with tempfile.TemporaryDirectory() as folder:
-        setting = TripSetting(weekend=day == WEEKEND, window=window)
+        setting = TripSetting(weekend=day == WEEKEND, window=window, level="stop")
         data, policy, _, _ = generate_trips(setting, Path(folder) / "trips.csv", seed=SEED + draw)
         dataset = dn.load(data, dn.Policy.read(policy))
     return Trips(dataset, true_counts(dataset))

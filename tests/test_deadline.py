@@ -30,6 +30,7 @@ from dunnage.kernels.bins.chances import Chances, Members, _distinct, draw_sums
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills, estimate_chances
 from dunnage.kernels.bins.first_fit import MAX_TYPES, fit_types
 from dunnage.kernels.deadline import NEVER, Deadline
+from dunnage.planning import noisy, packing, spreading
 from dunnage.text import for_unit
 
 LIMIT = 3.0
@@ -393,3 +394,40 @@ def test_plans_name_what_the_policy_protects() -> None:
     assert "package" not in str(plan.to_dict()) + plan.summary()
     assert for_unit("a package, packages", "urgent package") == "an urgent package, urgent packages"
     assert for_unit("a package, packages", "package") == "a package, packages"
+
+
+def test_noisy_rows_keep_the_limit_however_long_chances_and_linkage_take() -> None:
+    number = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 20], "resolution": 1}
+    mechanism = {"name": "noisy-values", "epsilon": 4}
+    document = {
+        "dataset": "loads",
+        "protects": "parcel",
+        "attributes": {"weight": number, "volume": number},
+        "mechanism": mechanism,
+    }
+    values = np.random.default_rng(2).integers(1, 20, (2, 600))
+    data = dn.Dataset.from_table(
+        pa.table(dict(zip(("weight", "volume"), values, strict=True))), dn.Policy.from_dict(document)
+    )
+    release = dn.publish(data, noise=dn.Noise(seed=1), ledger=":memory:")[0]
+    for seconds, model, margin in ((0.9, dn.Stochastic(risk=0.05, prior="uniform"), None), (0.9, dn.Standard(), "0.1")):
+        now = [0.0]
+
+        def slow(work: Callable[..., Any], takes: float, now: list[float] = now) -> Callable[..., Any]:
+            def working(*arguments: Any, **more: Any) -> Any:
+                now[0] += takes
+                return work(*arguments, **more)
+
+            return working
+
+        def clock(now: list[float] = now) -> float:
+            now[0] += 1e-3
+            return now[0]
+
+        with mock.patch.object(time, "monotonic", clock), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(noisy.Odds, "_chance", slow(noisy.Odds._chance, 2 * seconds))
+            for module in (packing, spreading):
+                patch.setattr(module, "noisy_linkage", slow(module.noisy_linkage, seconds))
+            plan = dn.pack(release, capacity=[100, "volume=100"], model=model, margin=margin, seconds=10)
+        check_true(release, plan)
+        assert now[0] <= 11, (seconds, now[0])

@@ -17,6 +17,7 @@ from tests.commands import rows as read
 
 import dunnage as dn
 from dunnage.errors import InputError, OutputError, ParameterError
+from dunnage.mechanisms.counts import true_counts
 from dunnage.model.city import City
 from dunnage.model.routes import find_routes
 from dunnage.samples import (
@@ -191,18 +192,36 @@ def test_files_agree_and_the_town_does_not_depend_on_the_seed(tmp_path):
 
 def test_the_starter_policy_says_what_is_there():
     where = {"role": "quasi-identifier", "kind": "stop"}
-    for window, domain in ((("00:00", "24:00"), ["00:00", "24:00"]), (("7:30", "9:00"), ["07:30", "09:00"])):
+    for window, domain, size in (
+        (("00:00", "24:00"), ["00:00", "24:00"], 37_714),
+        (("7:30", "9:00"), ["07:30", "09:00"], 3_910),
+    ):
         policy = tomllib.loads(trips_policy(TripSetting(window=window), 'a "name"', "t-stops.csv", "t-modes.csv"))
         when = {"role": "quasi-identifier", "kind": "time", "window_minutes": 30, "domain": domain}
         assert policy == {
             "dataset": 'a "name"',
             "protects": "trip",
-            "trip": {"origin": "board_stop", "destination": "alight_stop", "time": "tap_in"},
+            "trip": {"origin": "board_stop", "destination": "alight_stop", "time": "tap_in", "level": "zone"},
             "attributes": {"card": {"role": "identifier"}, "board_stop": where, "alight_stop": where, "tap_in": when},
             "city": {"stops": "t-stops.csv", "modes": "t-modes.csv"},
-            "expect": {"dates": 1},
+            "expect": {"dates": 1, "trips": size},
             "mechanism": {"name": "constrained-counts", "epsilon": 1.0, "features": "O5"},
         }
+
+
+def test_counts_under_a_starter_policy_are_useful_at_every_size(tmp_path):
+    for size, minutes in ((2_000, 120), (400, 720), (160, 1440)):
+        data, policy, _, _ = generate_trips(TripSetting(size=size), tmp_path / f"{size}.csv", seed=3)
+        loaded = dn.load(data, policy)
+        assert loaded.schema.time.window_minutes == minutes
+        release, _ = dn.publish(loaded, noise=dn.Noise(seed=1), ledger=":memory:")
+        truth, wrong = true_counts(loaded), Counter[int]()
+        for cells, counts, sign in ((truth.cells, truth.counts, 1), (*release.counted(), -1)):
+            wrong.update(dict(zip(cells.tolist(), (sign * counts).tolist(), strict=True)))
+        assert sum(map(abs, wrong.values())) < 0.6 * size
+    stops = trips_policy(TripSetting(level="stop"), "a", "s.csv", "m.csv")
+    assert tomllib.loads(stops)["attributes"]["tap_in"]["window_minutes"] == 30
+    assert tomllib.loads(trips_policy(TripSetting(), "a", "s.csv", None, num_zones=0))["trip"]["level"] == "stop"
 
 
 def test_files_that_are_there_are_kept_and_impossible_trips_refused(tmp_path):
@@ -324,7 +343,7 @@ def test_policies_name_and_count_what_the_city_tells(tmp_path):
         data, policy = generate_city_trips(TripSetting(size=500), tmp_path / features, out, seed=1)
         assert f'features = "{features}"' in policy.read_text()
         assert "modes" not in policy.read_text()
-        dn.publish(dn.load(data, policy), ledger=dn.Ledger(":memory:"))
+        dn.publish(dn.load(data, policy), ledger=dn.Ledger(":memory:"), allow_noise=True)
 
 
 def test_generate_city_and_trips_in_it(tmp_path):

@@ -20,6 +20,21 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "error_mode
 _LOCK = threading.RLock()
 
 
+@functools.cache
+def _timer() -> Any:
+    from numba.core import event
+
+    untyped: Any = event
+    timer = untyped.TimingListener()
+    untyped.register("numba:compile", timer)  # not told of what is loaded from the disk
+    return timer
+
+
+def compile_seconds() -> float:
+    """Return how long this program has been compiling."""
+    return float(_timer().duration) if _timer.cache_info().currsize and _timer().done else 0.0
+
+
 class Kernel:
     """A function that is compiled at its first call; numba is not imported before."""
 
@@ -33,6 +48,7 @@ class Kernel:
         from numba import njit
 
         with _LOCK:
+            _timer()
             ready: Callable[..., Any] | None = self.__dict__.get("compiled")  # another thread may have been first
             if ready is not None:
                 return ready

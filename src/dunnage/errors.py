@@ -96,6 +96,10 @@ class ParameterError(UserError, ValueError):
 class OutputError(UserError):
     """The place to write to already exists or cannot be written."""
 
+    @classmethod
+    def taken(cls, path: object) -> OutputError:
+        return cls(f"{path} already exists. Choose another name, or replace it with --force.")
+
 
 class ReleaseError(UserError):
     """A release folder or key that cannot be used for the request."""

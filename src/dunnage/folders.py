@@ -26,7 +26,7 @@ def check_new_folder(folder: str | os.PathLike[str], *, marker: str, force: bool
         raise OutputError(f"the folder {target.parent} does not exist. Create it first, or choose another place.")
     if os.path.lexists(target):
         if not force:
-            raise OutputError(f"{target} already exists. Choose another name, or replace it with --force.")
+            raise OutputError.taken(target)
         _check_ours(target, marker)
     return target
 

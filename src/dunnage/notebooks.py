@@ -6,6 +6,7 @@ Pages know how to draw, and lie far above: they are looked up by name, and only 
 
 from __future__ import annotations
 
+import html
 import importlib
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,17 @@ class Displayed:
     def plot(self) -> Any:
         """Draw the picture of its page: shows itself in a notebook, and ``save`` writes it as SVG."""
         return _drawing().drawing_of(self)
+
+
+class Summarised:
+    """Shows its summary in a notebook."""
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Describe it for a person."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.summary())}</pre>"
 
 
 class Tabular:

@@ -196,7 +196,7 @@ def check_output(folder: str | os.PathLike[str], *, force: bool, num_bytes: int 
         raise OutputError(f"{parent} is a release to hand out, and a key must stay private. Choose another place.")
     for path, mode in ((target, _mode(target)), (key, _mode(key))):
         if mode and not force and not (path == key and _is_abandoned(key)):
-            raise OutputError(f"{path} already exists. Choose another name, or replace it with --force.")
+            raise OutputError.taken(path)
     if _mode(target) and not _is_replaceable(target):
         raise OutputError(f"{target} is not a release or has other files. It was not touched. Choose another name.")
     if _mode(key) and not stat.S_ISREG(_mode(key)):

@@ -425,7 +425,7 @@ def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
             f"{again:,} of {several(len(times), 'value')} of the identifier {attribute.name!r} occur more than once, "
             f"up to {int(times.max()):,} times. If it names persons, those with several rows are protected less than "
             f"you promise: name it in {person}. If all rows with one value are one {data.schema.protects}, write "
-            f"together = {json.dumps(attribute.name)}."
+            f"together = {json.dumps(attribute.name, ensure_ascii=False)}."
         )
 
 
@@ -437,7 +437,7 @@ def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[st
     check_output(out, force=force, num_bytes=_CELL_BYTES * cells + _FIXED_BYTES)
     for path in (unplanned_path(out), *([pool_path(out, data)] if mechanism.pools else [])):
         if os.path.lexists(path) and not force:
-            raise OutputError(f"{path} already exists. Choose another name, or replace it with --force.")
+            raise OutputError.taken(path)
 
 
 def pool_path(folder: str | os.PathLike[str], data: Dataset) -> Path:

@@ -244,7 +244,7 @@ def _remedies(trial: Trial, part: Part) -> Iterator[Remedy]:
         return Remedy(changed.change, released) if released.error <= REMEDY_ERROR else None
 
     none = True
-    for changes in (_zones, _windows, _methods, _longer, _epsilons):
+    for changes in (_zones, _windows, _methods, _longer, _epsilons_and_methods):
         if one := next(filter(None, map(remedy, changes(trial))), None):
             none = False
             yield one
@@ -305,3 +305,11 @@ def _epsilons(trial: Trial) -> Iterator[Trial]:
         if epsilon <= MAX_EPSILON:
             method = trial.mechanism.model_copy(update={"epsilon": epsilon})
             yield trial.changed(f"epsilon = {decimal_text(epsilon)} in [mechanism]", mechanism=method)
+
+
+def _epsilons_and_methods(trial: Trial) -> Iterator[Trial]:
+    """Yield what keeps stops and windows, which planners of shuttles need: more epsilon alone, then spent better."""
+    yield from _epsilons(trial)
+    if trial.policy.schema.universe(trial.period).num_cells <= MAX_MARGIN_CELLS:
+        for changed in _epsilons(trial):
+            yield from _methods(changed)

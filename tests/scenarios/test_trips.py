@@ -65,7 +65,9 @@ def test_counts(name: str, tmp_path: Path, record: bool) -> None:
 
 def fleets(here: Here) -> None:
     here.line("generate city -o city --stops 32 --zones 2 --seed 1", quiet=True)
-    here.line("generate trips -o trips.csv --size 80 --city city --from 08:00 --to 09:00 --seed 1", quiet=True)
+    here.line(
+        "generate trips -o trips.csv --size 80 --city city --level stop --from 08:00 --to 09:00 --seed 1", quiet=True
+    )
     text = (here.folder / "trips.toml").read_text().replace("constrained-counts", "noisy-counts")
     here.write("trips.toml", text.replace("epsilon = 1.0", "epsilon = 12").replace('features = "O5"\n', ""))
     here.lines("""

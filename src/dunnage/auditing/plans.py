@@ -40,7 +40,7 @@ from dunnage.settle import Settlement, apply
 from dunnage.settle.fleets import apply_fleet, true_days, true_universe
 from dunnage.settle.repair import LEFT_BEHIND, Fill, RepairTask, counted_fills, planned_counts, whole_table
 from dunnage.tables.dataset import Dataset
-from dunnage.text import percent
+from dunnage.text import for_unit, percent
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000
@@ -137,7 +137,7 @@ def plan_figures(
     overloaded = words("overloaded", share=1 - worth.bins_feasible)
     interval, details = (min(worth.ratio, in_all / worth.optimum), most), {"objective": worth.objective}
     details |= {"optimum": worth.optimum, "proven": worth.proven}
-    facts = {"unit": unit, "takes": words("plan and outside take" if num else "plan takes")}
+    facts = {"unit": unit, "takes": for_unit(words("plan and outside take" if num else "plan takes"), record)}
     facts["sure"] = words("nothing better" if worth.proven else "not proven")
     facts["fit"] = "" if worth.plan_feasible else words("does not fit", overloaded=overloaded)
     figures = [figure("objective ratio", worth.ratio, 1.0, interval, details, **facts)]

@@ -392,7 +392,11 @@ def audit(
     clearance = None
     if house is not None:
         linkage = draft.packing.truck_linkage if draft.packing is not None else None
-        plan_figures = [] if draft.packing is None else house.of_linkage(linkage.mean if linkage else None)
+        plan_figures = (
+            []
+            if draft.packing is None
+            else house.of_linkage(linkage.mean if linkage else None, certificate.guarantee.protects)
+        )
         figures = [*house.of_certificate(certificate), *plan_figures, *house.of_risks(worst_risks(draft.findings))]
         clearance = house.clear([*house.of_statement(certificate), *figures], exception)
     return Audit(

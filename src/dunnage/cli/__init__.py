@@ -131,7 +131,7 @@ def draft(
     Example: dunnage draft parcels.csv -o parcels.toml
     """
     if out.exists() and (not force or out.samefile(data)):
-        raise OutputError(f"{out} already exists. Choose another name, or replace it with --force.")
+        raise OutputError.taken(out)
     from dunnage.tables.dataset import draft_like, drafted
 
     says = [f"Draft in {out}. Fill in the blanks; dunnage show {out} lists them."]

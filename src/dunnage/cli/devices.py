@@ -71,7 +71,7 @@ def device_task(
     if out.suffix != ".json":
         raise OutputError(f"the task file must end in .json. Got {out}.")
     if out.exists() and not force:
-        raise OutputError(f"{out} already exists. Choose another name, or replace it with --force.")
+        raise OutputError.taken(out)
     task = read_task(policy)
     statements = check_task(task).statements()
     hints = predictions(task, devices)
@@ -258,7 +258,7 @@ def estimate(
     check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
     page, cells = (out.resolve().with_name(f"{out.resolve().name}.{end}") for end in ("html", "geojson"))
     if not force and (taken := next((path for path in (page, cells) if os.path.lexists(path)), None)) is not None:
-        raise OutputError(f"{taken} already exists. Choose another name, or replace it with --force.")
+        raise OutputError.taken(taken)
     if sign is not None:
         load_private_key(sign)  # fail before the reports are read, which may take long
     agreed, wanted = read_task_file(task), Precision.read(precision)

@@ -86,6 +86,7 @@ def generate_trips(
     start: Annotated[str, Option("--from", help="Trips start at this time or later; a full or half hour.")] = "00:00",
     end: Annotated[str, Option("--to", help="Trips start before this time.")] = "24:00",
     city: Annotated[OptPath, Option(help="City folder to place the trips in; the policy then names its files.")] = None,
+    level: Annotated[str, Option(help="What the policy counts trips between: zone; or stop, for shuttles.")] = "zone",
     seed: shared.SeedOption = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
@@ -97,7 +98,7 @@ def generate_trips(
     from dunnage.samples import TripSetting, generate_city_trips
     from dunnage.samples import generate_trips as generate
 
-    setting = TripSetting(size=size, weekend=weekend, window=(start, end))
+    setting = TripSetting(size=size, weekend=weekend, window=(start, end), level=level)  # type: ignore[arg-type]
     written: tuple[Path, ...]
     if city is None:
         written = generate(setting, out, seed=seed, force=force)

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 import dunnage as dn
 from dunnage.cli import shared
-from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, progress
+from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, print_text, progress
 from dunnage.errors import ParameterError
 from dunnage.exact import whole
 
@@ -75,6 +75,7 @@ def pack(
 
     Example: dunnage pack release --capacity 500kg --model stochastic --risk 0.05 -o plan
     """
+    from dunnage.arrays import compile_seconds
     from dunnage.folders import check_new_folder
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
     from dunnage.showing.packing import plan_page
@@ -120,8 +121,14 @@ def pack(
         )
         tell("drawing the page")
         plan.write(out, page=plan_page(plan, received), force=force)
+    if plan.status != "optimal" and (seconds := compile_seconds()) >= time_limit / 10:
+        print_text(
+            f"WARNING: compiling the search took {seconds:.0f} s of the time limit. That happens once after an "
+            "installation: pack again for a plan that was searched for in the whole time.",
+            err=True,
+        )
     linkage = plan.truck_linkage.mean if plan.truck_linkage is not None else None
-    clearance = limits.clear(limits.of_linkage(linkage), exception) if limits is not None else None
+    clearance = limits.clear(limits.of_linkage(linkage, plan.protects), exception) if limits is not None else None
     text = f"{plan.summary()}\nPlan        {out}, see {PLAN_PAGE}"
     shared.print_cleared({"plan": str(out), **plan.to_dict()}, text, as_json, clearance)
 

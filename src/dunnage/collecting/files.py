@@ -525,7 +525,7 @@ def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathL
 def check_new_file(out: str | os.PathLike[str], *, force: bool) -> Path:
     target = Path(out)
     if os.path.lexists(target) and not (force and target.is_file()):
-        raise OutputError(f"{target} already exists. Choose another name, or replace it with --force.")
+        raise OutputError.taken(target)
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
         raise OutputError(f"{target.parent} is not a writable folder. Create it first, or choose another place.")
     return target

@@ -313,7 +313,7 @@ def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, fo
     target = os.path.abspath(path)
     binary = _is_binary(target)
     if os.path.lexists(target) and not force:
-        raise OutputError(f"{target} already exists. Choose another name, or replace it with --force.")
+        raise OutputError.taken(target)
     count = 0
     with new_file(target) as sink:
         for count, report in enumerate(reports, 1):  # noqa: B007

@@ -235,7 +235,7 @@ class House:
         share = certificate.rows.suppressed.share
         return [self._share("max_suppressed", share, f"{percent(share)} of the records are suppressed", limit)]
 
-    def of_linkage(self, linkage: float | None) -> list[_Figure]:
+    def of_linkage(self, linkage: float | None, protects: str) -> list[_Figure]:
         """Check the truck linkage of a plan; without a figure there is nothing to rely on."""
         limit = self.limits.max_truck_linkage
         if limit is None:
@@ -243,7 +243,7 @@ class House:
         if linkage is None:
             what = f"the truck linkage of this plan is not known; at most {percent(float(limit))} is allowed."
             return [_Figure("max_truck_linkage", False, what)]
-        what = f"someone who knows a record can name its truck {percent_at_most(linkage)} of the time"
+        what = f"someone who knows a {protects} can name its truck {percent_at_most(linkage)} of the time"
         return [self._share("max_truck_linkage", linkage, what, limit)]
 
     def of_risks(self, worst: Mapping[str, tuple[str, float]]) -> list[_Figure]:

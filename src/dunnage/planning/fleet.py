@@ -654,6 +654,8 @@ def size(
     start = time.monotonic()
     tell = progress or (lambda line: None)
     check_max_wait(max_wait)
+    if not isinstance(release, Release) or not isinstance(city, City):
+        raise ParameterError("size takes a release first, then a city: dn.size(release, city).")
     if seconds is not None and not seconds > 0:
         raise ParameterError(f"the time limit must be more than 0 seconds, for example 60. Got {seconds:g}.")
     deadline = NEVER if seconds is None else Deadline.after(seconds)

@@ -256,10 +256,12 @@ def _searched(
     return best, low
 
 
-def plan_odds(problem: PackingProblem, model: Stochastic, bin_of_row: IntArray, kinds: IntArray) -> tuple[float, float]:
+def plan_odds(
+    problem: PackingProblem, model: Stochastic, bin_of_row: IntArray, kinds: IntArray, deadline: Deadline = NEVER
+) -> tuple[float, float]:
     """Return a lower and an upper bound on how likely a plan fits given the release, under the model's prior."""
     odds = odds_of(problem, Prior.parse(model.prior or "uniform"))
-    return odds.at_least(bin_of_row, kinds), odds.at_most(bin_of_row, kinds)
+    return odds.at_least(bin_of_row, kinds, deadline), odds.at_most(bin_of_row, kinds, deadline)
 
 
 def _seconds(odds: Odds, deadline: Deadline) -> float:

@@ -189,6 +189,9 @@ def pack(
         linkage = _linkage(release, one)
         return None if linkage is None else linkage.mean
 
+    # The linkage of many noisy rows takes its time, which the plan that is returned in the end needs once more.
+    before, linkage = time.monotonic(), _linkage(release, base) if release.noisy else None
+    deadline -= time.monotonic() - before
     hasty = Deadline(deadline).late
     if hasty and base.bin_of_row is not None and purchase == Purchase():
         outcome = Outcome(base)
@@ -205,7 +208,8 @@ def pack(
     if margin is not None:
         solution = _Packer(problem, deadline, progress).in_true_trucks(chosen, solution)
     bound = solution.bound if len(problem.trucks) == 1 else whole_if_possible(solution.bound * problem.unit_cost)
-    linkage = _linkage(release, solution)
+    if linkage is None or solution is not base:
+        linkage = _linkage(release, solution)
     # Only the owner knows how many rows the policy left out; None says that there may be some.
     attributes = release.certificate.attributes
     leaves_out = any("leave-out" in (item.missing, item.outside, item.unreadable) for item in attributes)
@@ -303,7 +307,7 @@ class _Packer:
         if certified is None or certified.at_least >= 1:
             return solution
         if isinstance(model, Stochastic) and model.prior is not None:
-            low, high = plan_odds(problem, model, solution.assignment, solution.kinds)
+            low, high = plan_odds(problem, model, solution.assignment, solution.kinds, Deadline(self.deadline))
             odds = {"at_least": max(low, certified.at_least), "at_most": high}
             return replace(solution, certified=certified.model_copy(update=odds))
         return replace(
@@ -458,10 +462,18 @@ class _Packer:
 
         def less(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution:
             start = solution.assignment
-            bins = spread_checked(problem, start, kinds, lambda bins: odds.at_least(bins, kinds) >= 1 - risk, effort)
+            stop, likely = Deadline(effort.deadline), 0.0
+
+            def accepted(bins: IntArray) -> bool:
+                nonlocal likely
+                chance = odds.at_least(bins, kinds, stop)
+                likely = chance if chance >= 1 - risk else likely
+                return chance >= 1 - risk
+
+            bins = spread_checked(problem, start, kinds, accepted, effort)
             if bins is start:
                 return solution.placed(bins, kinds)
-            stated = {"at_least": odds.at_least(bins, kinds), "at_most": odds.at_most(bins, kinds)}
+            stated = {"at_least": likely, "at_most": odds.at_most(bins, kinds, stop)}
             return solution.placed(bins, kinds, certified=plan.certified.model_copy(update=stated))
 
         return _Solution(

@@ -427,7 +427,11 @@ class Plan(Displayed, Tabular):
             return None
         if linkage.mean <= least * (1 + 1e-9):
             return "no plan on this release can have less; larger classes (a larger k) would"
-        return f"no figure with more trucks is lower; no plan on this release gets below {percent_at_least(least)}"
+        return (
+            "a few more trucks lower it little, as far as there was time to try (--extra-trucks, --time-limit); "
+            + (f"--by {self.by} leaves few trucks to choose from; " if self.by is not None else "")
+            + f"no plan on this release gets below {percent_at_least(least)}"
+        )
 
     def summary(self) -> str:
         """Describe the plan for a person."""

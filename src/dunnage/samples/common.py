@@ -31,7 +31,7 @@ def targets(
     files = [path, *(path.with_name(path.stem + ending) for ending in endings)]
     for file in files:
         if file.exists() and not force:
-            raise OutputError(f"{file} already exists. Choose another name, or replace it with --force.")
+            raise OutputError.taken(file)
     if not path.parent.is_dir():
         raise OutputError(f"{path.parent} is not a folder. Create it first.")
     return files

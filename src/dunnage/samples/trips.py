@@ -28,6 +28,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.model.city import EARTH_KM, Buses, City
 from dunnage.model.routes import find_routes
+from dunnage.model.trips import END_COLUMNS, Level
 from dunnage.samples import common
 
 ZONES = ("north", "east", "south", "west")
@@ -239,6 +240,7 @@ _HALF_HOUR = 1800
 _BUSY = slice(16, 20)
 _BUSY_CELLS, _CELLS_GROW = 591, 0.75
 _AT_NIGHT = 20
+_MIN_TRIPS = 10  # of each zone pair and window that a starter policy counts
 # Hours of the day, and the share of trips then that go to work.
 _OUTWARD_HOURS, _OUTWARD_SHARES = (0, 5, 9.5, 13, 17, 24), (0.1, 0.9, 0.85, 0.5, 0.2, 0.15)
 _OUTWARD_WEEKEND = (0.1, 0.7, 0.7, 0.55, 0.4, 0.2)
@@ -256,12 +258,16 @@ class TripSetting:
     size: int | None = None  # trips in the window; by default as in the case study (37,714; from 8 to 10 am 4,878)
     weekend: bool = False  # a Saturday, with fewer and later trips: 18,300, our choice
     window: tuple[str, str] = WHOLE_DAY  # trips begin at or after the first time, and before the second, in half-hours
+    # What the starter policy counts trips between. At epsilon 1, counts of pairs of stops would be noise.
+    level: Level = "zone"
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
             raise ParameterError(f"size must be at least 1. Got {self.size}.")
         if self.size is not None and self.size > common.MAX_ROWS:
             raise ParameterError(f"size must be at most {common.MAX_ROWS:,}. Got {self.size:,}.")
+        if self.level not in END_COLUMNS:
+            raise ParameterError(f"level must be {' or '.join(END_COLUMNS)}. Got {self.level!r}.")
         half_hours = self.half_hours
         if half_hours.start >= half_hours.stop:
             raise ParameterError(f"the window must end after it starts. Got {self.window[0]} to {self.window[1]}.")
@@ -433,7 +439,14 @@ def _cards(trips: _DayTrips, here: Town, generator: np.random.Generator) -> IntA
     return np.asarray(generator.permutation(numbers.max() + 1)[numbers])
 
 
-def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5") -> str:
+def trips_policy(
+    setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5", num_zones: int = len(ZONES)
+) -> str:
+    level, half_hours = setting.level if num_zones > 1 else "stop", setting.half_hours.stop - setting.half_hours.start
+    windows = [num for num in range(1, half_hours + 1) if half_hours % num == 0]  # half-hours of a window
+    # The shortest windows in which zone pairs have so many trips that noise at epsilon 1 is small beside them.
+    lots = (num for num in windows if setting.num_trips * num >= _MIN_TRIPS * num_zones**2 * half_hours)
+    minutes = 30 * (next(lots, half_hours) if level == "zone" else 1)
     places = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "stop"\n' for name in ("board_stop", "alight_stop")
     )
@@ -445,6 +458,8 @@ def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | No
         stops=json.dumps(stops),
         modes="" if modes is None else f"\nmodes = {json.dumps(modes)}",
         features=json.dumps(features),
+        level=json.dumps(level),
+        minutes=minutes,
         trips=setting.num_trips,
     )
 
@@ -477,7 +492,8 @@ def generate_city_trips(
     table = _table(setting, seed, here)
     names = [os.path.relpath(Path(city) / name, path.parent) for name in ("stops.csv", "modes.csv")]
     features = ConstrainedCounts.richest_features(here)
-    text = trips_policy(setting, path.stem, names[0], names[1] if here.modes is not None else None, features)
+    modes = names[1] if here.modes is not None else None
+    text = trips_policy(setting, path.stem, names[0], modes, features, len(here.zone_names))
     pacsv.write_csv(_as_text(table, setting.date), str(path))
     policy.write_text(text, encoding="utf-8")
     return path, policy

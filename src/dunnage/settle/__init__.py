@@ -36,6 +36,7 @@ from dunnage.folders import new_folder
 from dunnage.model import documents
 from dunnage.model.documents import Number, OrEmpty
 from dunnage.noise.source import Noise
+from dunnage.notebooks import Summarised
 from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, storable_count, truck_linkage
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Linkage, Plan, linkage_text, named_rows, read_assignment
@@ -166,7 +167,7 @@ class SettlementDocument(PrivateModel):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Settlement:
+class Settlement(Summarised):
     """A plan applied to the true data. Private; its ``repr`` shows no rows."""
 
     plan: Plan

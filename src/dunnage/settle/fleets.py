@@ -30,6 +30,7 @@ from dunnage.model.domains import split_stamps
 from dunnage.model.routes import Routes
 from dunnage.model.trips import Universe
 from dunnage.noise.source import Noise
+from dunnage.notebooks import Summarised
 from dunnage.planning import demand
 from dunnage.planning import fleet as sizing
 from dunnage.planning.dispatch import EVENTS, Operation, Parking, Requests, Service
@@ -174,7 +175,7 @@ def _compared(word: str, planned: str, needed: str | None, error: float | None) 
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FleetSettlement:
+class FleetSettlement(Summarised):
     """A planned fleet on the true trips. Private; its ``repr`` shows no data."""
 
     plan: FleetPlan

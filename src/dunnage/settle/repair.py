@@ -56,6 +56,7 @@ from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.problem import combinations, rows_by_group
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
+from dunnage.text import for_unit
 
 LEFT_BEHIND = -1
 _PRICE_DIGITS = 1000
@@ -632,11 +633,12 @@ def _report(fill: Fill, feasible: bool, num_repairs: float | None) -> RepairRepo
     permuted = int(((before != after) & (after != LEFT_BEHIND)).sum()) - moved
     opened, left = len(fill.loads) - task.plan.num_bins, int((after == LEFT_BEHIND).sum())
     counts = {"permuted": permuted, "moved": moved, "opened": opened, "left_behind": left}
-    words = ("packages exchanged within their class", "moved to another bin", "bins opened", "left behind")
+    exchanged = for_unit("packages exchanged within their class", task.plan.protects)
+    words = (exchanged, "moved to another bin", "bins opened", "left behind")
     done = ", ".join(f"{number} {text}" for number, text in zip(counts.values(), words, strict=True) if number)
     sentence = f"every bin fits after these changes: {done}."
     if not feasible:
-        remedy = "Use more or larger trucks, or allow packages to be left behind."
+        remedy = for_unit("Use more or larger trucks, or allow packages to be left behind.", task.plan.protects)
         sentence = f"not every bin fits{f', even after these changes: {done}' if done else ''}. {remedy}"
     return RepairReport(feasible=feasible, repairs_found=num_repairs, sentence=sentence, **counts)
 

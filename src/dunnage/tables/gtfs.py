@@ -758,7 +758,7 @@ def generate_network(
 ) -> FeedNetwork:
     target = Path(out)
     if os.path.lexists(target) and not force:
-        raise OutputError(f"{target} already exists. Choose another name, or replace it with --force.")
+        raise OutputError.taken(target)
     network = feed_network(path, names=names)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
