@@ -250,7 +250,7 @@ def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:
             other = "" if hiding[0].law.name == "piecewise" else ', or try law = "piecewise"'
             # Values that are spread evenly over a range are a quarter of it from its middle on average.
             if all(2 * cell.law.miss(cell.law.last // 4) >= Fraction(1, 2) for cell in hiding):
-                says = "NOISE: most noisy values are further from the truth than the middle of the range would be. Raise epsilon"
+                says = "NOISE: most values are further off than the middle of the range would be. Raise epsilon"
             else:
                 says = (
                     f"the interval spans at least half of {where}, so it says little. Raise epsilon or lower confidence"
