@@ -250,10 +250,12 @@ def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:
             other = "" if hiding[0].law.name == "piecewise" else ', or try law = "piecewise"'
             # Values that are spread evenly over a range are a quarter of it from its middle on average.
             if all(2 * cell.law.miss(cell.law.last // 4) >= Fraction(1, 2) for cell in hiding):
-                says = "NOISE: most noisy values are further from the truth than the middle of the range would be"
+                says = "NOISE: most values are further off than the middle of the range would be. Raise epsilon"
             else:
-                says = f"the interval spans at least half of {where}, so it says little"
-            warnings.append(f"{name}: {says}. Raise epsilon or lower confidence{other}.")
+                says = (
+                    f"the interval spans at least half of {where}, so it says little. Raise epsilon or lower confidence"
+                )
+            warnings.append(f"{name}: {says}{other}.")
     details = {name: of_column.describe() for name, of_column in cells.items()}
     return Foresight(warnings=tuple(warnings), lines=tuple(lines), details={"noise": details})
 
