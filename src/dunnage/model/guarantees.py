@@ -381,6 +381,9 @@ PUBLIC_COUNT = Assumption(
     "how many records take part, and which, is not hidden: neighbours replace one record and remove none",
 )
 PUBLIC_COLUMNS = Assumption("public columns are known", "public columns are unchanged, so neighbours agree in them")
+PUBLIC_GROUPS = Assumption(
+    "public groups", "which combinations of public values occur is known; how many records have each is not"
+)
 PUBLIC_BORDERS = Assumption(
     "public cluster borders",
     "borders were chosen without looking at the data; the release shows between which of them a value lies",
