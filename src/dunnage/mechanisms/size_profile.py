@@ -67,12 +67,13 @@ NUMERICS = (
 )
 WITHOUT_SLOT = "no free slot of its size"  # why a record is not in a release
 MAX_INTERVALS = 512
+MAX_STEPS = 32  # intervals of each of several quantities
 MAX_SCALE = 5000  # of noise for which margins are computed; beyond, noise would drown any profile
 MIN_RISK, MAX_RISK = Fraction(1, 10**4), Fraction(1, 2)
 MIN_GROUP_RISK = 1e-7  # below, the rounding of the margins would count
 _STEPS_AN_OCTAVE = 3  # numbers of intervals, and of records, that are considered
 _NEAR = 1.2  # grids are compared exactly if the rough cost is at most so many times the lowest
-_MAX_SECTORS = 3  # parts of an axis by which sizes with several quantities are told apart
+_MAX_SECTORS = 4  # parts of an axis by which sizes with several quantities are told apart
 _USELESS = 0.9
 
 
@@ -480,7 +481,8 @@ def _layout(
     rough = {
         num: 1 / num + 3 * deviation * math.sqrt(num ** len(domains)) / num_records
         for num in ladder
-        if num <= MAX_INTERVALS and num <= max(domain.num_steps for domain in domains)
+        if num <= (MAX_INTERVALS if len(domains) == 1 else MAX_STEPS)
+        and num <= max(domain.num_steps for domain in domains)
     } or {1: 1.0}
     best: Layout | None = None
     for num, cost in rough.items():
@@ -519,7 +521,10 @@ def _grid(
     most = max(lengths)
     levels = np.indices(lengths)
     step_of = np.maximum.reduce([levels[axis] * most // length for axis, length in enumerate(lengths)]) + 1
-    parts = [levels[axis] * sectors * most // (step_of * length) + 1 for axis, length in enumerate(lengths)]
+    parts = []
+    for axis, length in enumerate(lengths):
+        decides = levels[axis] * most // length + 1 == step_of
+        parts.append(np.where(decides, sectors, levels[axis] * sectors * most // (step_of * length) + 1))
     code = np.zeros_like(step_of)
     for part_of in parts:
         code = code * (sectors + 1) + part_of
@@ -537,4 +542,6 @@ def _grid(
         shares = np.multiply.outer(shares, np.diff(of_axis, prepend=0) / of_axis[-1])
     usual = np.bincount(cell_of.reshape(-1), weights=shares.reshape(-1)) * num_records
     made = Layout(tuple(edges), cell_of.reshape(lengths), sizes, tuple(chains), tuple(margins))
-    return replace(made, cost=_cost(domains, capacity, sizes, made.slots(usual, num_records if known else None)))
+    # Noise also raises the tails that decide how many trucks there are, by about a third of their margins.
+    likely = replace(made, margins=tuple(margin + margin // 3 for margin in margins))
+    return replace(made, cost=_cost(domains, capacity, sizes, likely.slots(usual, num_records if known else None)))

@@ -103,20 +103,20 @@ def margins_of(lengths: Sequence[int], scale: float, risk: float, *, fixed_total
 
 def first_fit_count(sizes: FloatArray, numbers: IntArray, capacity: FloatArray) -> int:
     """Return how many bins a first fit of so many items of each size needs. Shape of sizes: items by quantities."""
-    left, order, bins = numbers.copy(), np.argsort(-(sizes / capacity).max(axis=1), kind="stable"), 0
-    rooms = capacity * (1 + 1e-12)
-    while (present := order[left[order] > 0]).size:
-        room, taken = rooms.copy(), []
-        for item in present.tolist():
-            some = sizes[item] > 0
-            fit = int(min(left[item], (room[some] // sizes[item][some]).min(initial=left[item])))
-            if fit > 0:
-                taken.append((item, fit))
-                room -= fit * sizes[item]
-        if not taken:  # larger than a bin
-            taken = [(int(present[0]), 1)]
-        times = min(int(left[item]) // fit for item, fit in taken)
-        for item, fit in taken:
-            left[item] -= times * fit
+    order = np.argsort(-(sizes / capacity).max(axis=1), kind="stable")
+    # items : size in parts of a bin, from the largest on, and how many are left
+    items = list(zip((sizes / capacity)[order].tolist(), numbers[order].tolist(), strict=True))
+    items, bins, axes = [item for item in items if item[1]], 0, range(len(capacity))
+    while items:
+        room, taken = [1 + 1e-12] * len(capacity), []
+        for at, (size, number) in enumerate(items):
+            fit = min([number, *(int(room[axis] / size[axis]) for axis in axes if size[axis] > 0)])
+            if fit or at == 0:  # also what is larger than a bin
+                taken.append((at, max(fit, 1)))
+                room = [max(room[axis] - fit * size[axis], 0.0) for axis in axes]
+        times = min(items[at][1] // fit for at, fit in taken)
         bins += times
+        for at, fit in taken:
+            items[at] = (items[at][0], items[at][1] - times * fit)
+        items = [item for item in items if item[1]]
     return bins
