@@ -31,6 +31,7 @@ from dunnage.mechanisms.base import (
     Number,
     Outcome,
     Pairs,
+    Progress,
     optional,
     plain_pairs,
 )
@@ -284,11 +285,15 @@ class SizeProfile(Mechanism):
             return group, np.bincount(group, minlength=num).tolist()
         return group, [max(1, round(self.expected / num))] * num
 
-    def draw(self, dataset: Dataset, prepared: None, noise: Noise) -> Outcome:
+    def prepare(self, dataset: Dataset, progress: Progress | None = None) -> list[Layout]:
+        """Choose all grids, from public facts, so that a refusal costs nothing."""
+        _, records = self.groups(dataset)
+        return [self.layout(dataset.schema, num, len(records)) for num in records]
+
+    def draw(self, dataset: Dataset, prepared: list[Layout], noise: Noise) -> Outcome:
         # There is always a release, whatever the data; it may have no rows.
-        schema, (group, records) = dataset.schema, self.groups(dataset)
+        schema, (group, records), layouts = dataset.schema, self.groups(dataset), prepared
         domains = noisy_domains(schema, self.name)
-        layouts = [self.layout(schema, num, len(records)) for num in records]
         steps = [domain.steps_above(dataset.numbers(name)) for name, domain in domains.items()]
         starts = np.cumsum([0, *(len(layout.sizes) for layout in layouts)])
         # cell : of each record, numbered over all groups
@@ -424,8 +429,7 @@ class SizeProfile(Mechanism):
 
     def preview(self, dataset: Dataset) -> Foresight:
         """Say from public facts, or what the owner takes for public, what the profile costs."""
-        schema, (_, records) = dataset.schema, self.groups(dataset)
-        layouts = [self.layout(schema, num, len(records)) for num in records]
+        schema, (_, records), layouts = dataset.schema, self.groups(dataset), self.prepare(dataset)
         if not layouts:
             return Foresight()
         domains, capacity = self._space(schema)

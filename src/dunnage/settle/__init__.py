@@ -96,6 +96,7 @@ class SlotsFilled(PrivateModel):
 
     filled: int
     empty: int
+    idle_trucks: int  # with empty slots only
     placed: int  # packages without a slot of their size that a repair put into an empty one
 
 
@@ -161,12 +162,10 @@ class SettlementDocument(PrivateModel):
             why = "there are too many feasible fills to count, so they may not all be equally likely"
             lines.append(f"Sealed      filled at random; {why}")
         if (slots := self.slots) is not None:
-            placed = (
-                f"; {several(slots.placed, self.protects)} without a slot went into an empty one"
-                if slots.placed
-                else ""
-            )
-            lines.append(f"Slots       {slots.filled} filled, {slots.empty} empty{placed}")
+            placed = f"; {several(slots.placed, self.protects)} without a slot of its size went into an empty one"
+            idle = f"; {several(slots.idle_trucks, 'truck')} of the plan stay empty" if slots.idle_trucks else ""
+            filled = f"{slots.filled} filled, {slots.empty} empty{idle}"
+            lines.append(f"Slots       {filled}{placed if slots.placed else ''}")
         if self.repair is not None:
             lines.append(f"Repair      {self.repair.sentence}")
         elif not self.plan_feasible:
@@ -378,7 +377,13 @@ def apply(
     outside_rows = unplanned_rows(data, key, source[bins == LEFT_BEHIND].tolist())
     slots = None
     if release.certificate.rows.slots is not None:
-        slots = SlotsFilled(filled=int(filled.sum()), empty=int((~filled).sum()), placed=len(placed))
+        used = len(np.unique(final.bin_of_row[filled & (final.bin_of_row != LEFT_BEHIND)]))
+        slots = SlotsFilled(
+            filled=int(filled.sum()),
+            empty=int((~filled).sum()),
+            idle_trucks=len(final.truck_of_bin) - used,
+            placed=len(placed),
+        )
         travels = pc.is_in(outside_rows.column("source_row"), pa.array(source[bins != LEFT_BEHIND]))
         outside_rows = outside_rows.filter(pc.invert(travels))
     # The plan before any repair. Shapes: bins by quantities
