@@ -4,7 +4,8 @@
 ``noisy-values``: releasing a million records in memory, against the floating-point Laplace noise of numpy on the same
 column (which is unsafe) with the same shuffle and table. ``sampled-lattice``: sampling, weighing every combination of
 levels and choosing one, against grouping the rows again for every combination. ``delta``: the proved bound, against a
-sum of scipy's binomial tails (which is not rounded outward).
+sum of scipy's binomial tails (which is not rounded outward). ``size-profile``: the trucks of a plan on it for each
+truck that the true weights need, against those of ``noisy-values``; ``python -m benchmarks.noisy`` prints more of them.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import pyarrow as pa
 
 from benchmarks.full_domain import coded, grouped, rides
 from benchmarks.measuring import Row, dataset, row, taken
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.mechanisms.size_profile import SizeProfile
 from dunnage.noise.sampling import sampling_delta
 from dunnage.noise.source import Noise
 from dunnage.tables.dataset import Dataset
@@ -61,6 +64,38 @@ def scipy_delta(k: int, beta: float) -> float:
     return float(binom.sf(thresholds - 1, np.ceil(thresholds / gamma) - 1, beta).max())
 
 
+def trucks(upper: Any) -> int:
+    """Pack upper ends of weights into trucks of 500 kg."""
+    return len(pack_bins(np.rint(10 * np.asarray(upper)).astype(np.int64), 5000, seconds=2).bins)
+
+
+def truck_ratios(mechanisms: dict[str, Any], num: int, draws: int) -> dict[str, list[float]]:
+    """Return planned trucks for each truck that true weights need, draw by draw; weights from 125 to 375 kg."""
+    ratios: dict[str, list[float]] = {name: [] for name in mechanisms}
+    weight = {"kind": "numeric", "domain": [125, 375], "resolution": 0.1}
+    for seed in range(draws):
+        weights = np.round(np.random.default_rng(1000 + seed).uniform(125, 375, num), 1)
+        data, fewest = dataset({"weight": weights}, {"weight": weight}, name="noisy-values", epsilon=1), trucks(weights)
+        for name, mechanism in mechanisms.items():
+            with Ledger(":memory:") as ledger:
+                made, _ = mechanism.release(data, ledger=ledger, noise=Noise())
+            ratios[name].append(trucks(made.uncertain("weight").upper) / fewest)
+    return ratios
+
+
+def profiles() -> None:
+    for num, draws in ((25, 150), (100, 100), (1000, 24), (5000, 8)):
+        for epsilon in (1, 4):
+            given = {"epsilon": epsilon, "risk": "0.05", "capacity": 500}
+            mechanisms = {
+                "hidden": SizeProfile(**given, expected=num),
+                "public": SizeProfile(**given),
+                "noisy-values": NoisyValues(epsilon=epsilon),
+            }
+            means = ((name, float(np.mean(own))) for name, own in truck_ratios(mechanisms, num, draws).items())
+            print(num, f"epsilon {epsilon}", *(f"{name} {mean:.4f}" for name, mean in means))
+
+
 def run() -> list[Row]:
     many, journeys = packages(1_000_000), rides(100_000, np.random.default_rng(1))
     floating = taken(lambda: floating_laplace(many, 1.0), 2).seconds
@@ -72,6 +107,23 @@ def run() -> list[Row]:
         )
         for law in ("laplace", "piecewise")
     ]
+    profile = SizeProfile(epsilon=1, risk="0.05", capacity=500)
+    narrow = np.round(np.random.default_rng(1).uniform(125, 375, 1_000_000), 1)
+    weight = {"kind": "numeric", "domain": [125, 375], "resolution": 0.1}
+    sized = dataset({"weight": narrow}, {"weight": weight}, name="noisy-values", epsilon=1)
+    rows.append(
+        row(
+            "size-profile, 1,000,000 records in memory; peer: noisy-values",
+            taken(lambda: release(profile, sized), 2).seconds,
+            taken(lambda: release(NoisyValues(epsilon=1), sized), 2).seconds,
+        )
+    )
+    for num in (100, 1000):
+        mechanisms = {"ours": SizeProfile(epsilon=1, risk="0.05", capacity=500, expected=num)}
+        ratios = truck_ratios({**mechanisms, "peer": NoisyValues(epsilon=1)}, num, 4)
+        means = [float(np.mean(ratios[name])) for name in ("ours", "peer")]
+        words = f"size-profile, epsilon 1, {num:,} packages of 125 to 375 kg; peer: noisy-values on upper ends"
+        rows.append(row(words, *means, unit="trucks for each that true weights need"))
     lattice = SampledLattice(k=40, beta="0.7", epsilon_choice=1)
     rows.append(
         row(
@@ -89,3 +141,7 @@ def run() -> list[Row]:
             )
         )
     return rows
+
+
+if __name__ == "__main__":
+    profiles()

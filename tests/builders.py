@@ -195,6 +195,8 @@ CASES = [
     Case("sampled-lattice", {"epsilon": 3, "delta": 0.3, "epsilon_choice": 0.5}, WITHOUT_CONTENT),
     Case("sampled-lattice", {**SAMPLE, "left_out": "noisy", "left_out_epsilon": 1}, WITHOUT_CONTENT),
     Case("sampled-lattice", {**SAMPLE, "as_published": True}, WITHOUT_CONTENT),
+    Case("size-profile", {"epsilon": 1, "risk": 0.05}, WITHOUT_CONTENT),
+    Case("size-profile", {"epsilon": 2, "risk": 0.1, "expected": 20, "capacity": 300}, WITHOUT_CONTENT),
     Case("utility-clusters", {"k": 3}),
     Case("utility-clusters", {"max_distortion": 0.1, "scaling": "maximum", "importance": "entropy-normalised"}),
     Case("utility-clusters", {"k": 4, "method": "published-density", "importance": {"weight": 2}}),

@@ -42,6 +42,7 @@ BY_KIND = {"counts": {"epsilon": 40}, "noisy": {"epsilon": 2}, "classes": {"k": 
 QUICK = {
     "noisy-clusters": {"epsilon": 2, "borders": [2]},
     "sampled-lattice": {"k": 2, "beta": "0.7", "epsilon_choice": 1},
+    "size-profile": {"epsilon": 3, "risk": "0.2", "expected": 2, "intervals": 1},
     "hierarchical-counts": {"epsilon": 40, "features": [[]]},
     "constrained-counts": {"epsilon": 40, "features": [[]]},
 }
@@ -275,6 +276,8 @@ def test_prove_finds_what_it_promises(kind, monkeypatch):
     elif kind.kind == "noisy":
         case = rows.values_case(epsilon=2, last=2, law="", mechanism=made)
         verdict = examine(replace(case, pairs=[(0, 1)], draws=20))
+    elif kind.name == "size-profile":
+        verdict = examine(rows.profile_case(made, [rows.numbers([0.0]), rows.numbers([0.0, 0.0])], 4, draws=20))
     elif isinstance(setting.made()[2].guarantee, KAnonymity):
         verdict = classes.examine(setting)
     else:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
     from dunnage.mechanisms.partition import Partition
     from dunnage.mechanisms.sampled_lattice import SampledLattice
+    from dunnage.mechanisms.size_profile import SizeProfile
     from dunnage.model.certificate import Certificate
     from dunnage.model.city import City
     from dunnage.model.domains import Category, Graph, Numeric, Tree
@@ -139,6 +140,7 @@ PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
         "mechanisms.full_domain": ("FullDomain",),
         "mechanisms.clusters": ("UtilityClusters",),
         "mechanisms.sampled_lattice": ("SampledLattice",),
+        "mechanisms.size_profile": ("SizeProfile",),
         "mechanisms.noisy": ("NoisyValues", "NoisyClusters"),
         "mechanisms.counts": ("NoisyCounts", "HierarchicalCounts", "ConstrainedCounts"),
         "devices.numbers": ("LocalNumeric",),

@@ -46,6 +46,7 @@ from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.mechanisms.size_profile import SizeProfile
 from dunnage.model.domains import Numeric
 from dunnage.model.guarantees import Guarantee, KAnonymity, Neighbours
 from dunnage.model.policy import Policy
@@ -75,6 +76,7 @@ MAX_ALONG_ONE, MAX_ALONG_SEVERAL = 200_000, 10_000
 MAX_SIMPLE = 100_000  # packages with classes that can be packed by their upper bounds or means in some seconds
 MAX_WITH_SEVERAL = 1000  # generated packages of one draw with several quantities
 MAX_ALL = 10_000  # records that are measured as a whole under k-anonymity, where a draw takes long: more are a sample
+PROFILE_RISK = 0.05  # chance that some package has no slot
 MAX_IN_A_TRUCK = 12  # packages in a truck up to which sealed and certified plans with several quantities are tried
 MAX_ATTRIBUTES = 4  # A partition by more attributes than this takes too long to measure repeatedly
 MIN_SEALED, MANY_PACKAGES = 5, 1000
@@ -508,6 +510,13 @@ def truck_candidates(subject: RowSubject) -> Candidates:
         for plan in plans:
             name = f"epsilon={epsilon:g}, {label}{_ending(plan)}"
             made.append(Candidate.of(kind, name, {"epsilon": epsilon, **table}, _plan(plan)))
+    room: Table = {"risk": PROFILE_RISK}
+    if subject.rooms.keys() == {item.name for item in subject.policy.schema.quasi_identifiers}:
+        room = {**room, "capacity": dict(subject.rooms) if several else next(iter(subject.rooms.values()))}
+    made += [
+        Candidate.of(SizeProfile, f"epsilon={epsilon:g}{_ending(UPPER)}", {"epsilon": epsilon, **room}, _plan(UPPER))
+        for epsilon in epsilons
+    ]
     made += [_sampled_lattice(epsilon, _plan(UPPER), _ending(UPPER)) for epsilon in epsilons if epsilon >= 1]
     candidates, failed = _checked(subject, made)
     # With several quantities and many packages in a truck, it takes minutes to compute how likely it fits.
@@ -580,7 +589,7 @@ def measure_trucks(subject: RowSubject, candidate: Candidate) -> Draw:
     if linkage is None:
         raise NoPlanError("truck linkage is not known, because the release does not state the law of its noise.")
     # Packages that were not released are in no plan, and need trucks too.
-    num_rest = len(data) - len(release)
+    num_rest = done.unplanned.count - data.num_left_out
     trucks = len(np.unique(done.bin_of_row[done.bin_of_row >= 0]))
     if num_rest:
         planned = data.parts.records_of(done.loading.column("source_row").to_numpy())

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from dunnage._version import __version__
-from dunnage.auditing import carriers, classes, counts, findings, noisy, plans, rides
+from dunnage.auditing import carriers, classes, counts, findings, noisy, plans, rides, slots
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.counts import CountsTruth, CountsView
@@ -54,6 +54,7 @@ _SAYS = {
     False: "Private: it compares the release with the true data. It is for the owner only; do not share it.",
 }
 AS_STATED = PlainSerializer(lambda part: None if part is None else part.plain())
+SLOTS = "slots"  # Stands for a release of slots, likewise
 NOISE = "noise"  # Stands for a noisy release where a release of classes has a statistic
 
 Place = Release | str | os.PathLike[str]
@@ -497,6 +498,8 @@ class Draft:
             return self._add_counts()
         if self.data is not None:
             self.data.require_rows()
+        if self.release.certificate.rows.slots is not None:
+            return self._add_slots()
         if "class_id" in self.release.data.column_names:
             return self._add_classes(ClassesView.of(self.release))
         self._add_noisy()
@@ -596,6 +599,17 @@ class Draft:
             self.add(classes.sampled_again(view, data, key))
         if self.release.certificate.rows.noise is not None:
             self._add_noisy()
+
+    def _add_slots(self) -> None:
+        self.add(slots.view_figures(self.release, self.packing))
+        if self.data is not None and self.key is not None:
+            self.add(slots.truth_figures(self.release, self.data, self.key))
+        if self.data is not None:
+            self.notes += [] if self.key is not None else [words("no key for slots")]
+            self.risk_says = words("nobody: slots")
+            if len(self.release):
+                self._add_plan(self.data)
+        self._add_lacks(SLOTS)
 
     def _add_noisy(self) -> None:
         view = NoisyView.of(self.release)

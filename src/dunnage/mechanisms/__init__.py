@@ -23,6 +23,7 @@ _MODULES = {
     "NoisyValues": ".noisy",
     "Partition": ".partition",
     "SampledLattice": ".sampled_lattice",
+    "SizeProfile": ".size_profile",
     "UtilityClusters": ".clusters",
 }
 

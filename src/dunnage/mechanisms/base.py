@@ -60,6 +60,7 @@ class Outcome:
     data: pa.Table
     measures: RowMeasures | CountMeasures  # figures that the guarantee lets everyone see
     rows: IntArray | None = None  # dataset row of each released row; None if nothing leads back to rows
+    places: IntArray | None = None  # released row of each of `rows`; None if these are all rows, in order
     class_id: IntArray | None = None  # class of each released row, if there are classes
     classes: pa.Table | None = None
     members: pa.Table | None = None
@@ -211,6 +212,7 @@ class Mechanism(Model, abc.ABC):
         if outcome.rows is not None:
             # key : one line per source row, so several for a row of merged ones
             row, position = parts.of(outcome.rows)
+            row = row if outcome.places is None else outcome.places[row]
             columns = {"row": row, "source_row": parts.source_rows[position]}
             if outcome.class_id is not None:
                 columns["class_id"] = outcome.class_id[row]

@@ -185,6 +185,24 @@ class StatedConfidence(Model):
     confidence: Number
 
 
+class SlotGroup(Model):
+    """The profile of the records with one combination of public values."""
+
+    records: int  # how many there are, or are expected to be
+    intervals: int  # counts with noise
+    chains: int  # of intervals in which each size includes the next
+    margin: int  # by how many slots the tails are raised at most
+
+
+class SlotMeasures(Model):
+    """A profile of sizes, as slots."""
+
+    slots: int
+    risk: Number  # largest probability that some record has no slot of at least its size
+    records_public: bool
+    groups: list[SlotGroup]  # in the order of the rows
+
+
 class RowMeasures(Model):
     """Public figures of released rows."""
 
@@ -205,6 +223,7 @@ class RowMeasures(Model):
     noise: dict[str, list[NoiseCell]] | None = None
     borders: dict[str, list[Number]] | None = None
     published_intervals: dict[str, StatedConfidence] | None = None
+    slots: SlotMeasures | None = None
 
     @property
     def num_suppressed(self) -> int:

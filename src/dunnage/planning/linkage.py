@@ -55,11 +55,22 @@ LINKAGE_NOTE = (
 )
 
 
-def truck_linkage(group: IntArray, bin_of_row: IntArray) -> Linkage:
+SLOTS_NOTE = (
+    "the best guess of someone who knows one package, which size of slot the owner put it into, the release and the "
+    "plan, but no outcome and no second package; averaged over all slots, also empty ones. Someone who knows only the "
+    "package's weight does not know its size of slot, and does no better than the worst figure"
+)
+
+
+def linkage_note(release: Release) -> str:
+    return LINKAGE_NOTE if release.certificate.rows.slots is None else SLOTS_NOTE
+
+
+def truck_linkage(group: IntArray, bin_of_row: IntArray, note: str = LINKAGE_NOTE) -> Linkage:
     """Return the largest share of a package's group in one truck, on average over packages and in the worst case."""
     _, largest, sizes = _largest_shares(group, bin_of_row)
     mean, worst = float(largest.sum() / sizes.sum()), float((largest / sizes).max())
-    return Linkage(mean=mean, worst=worst, kind="exact", note=LINKAGE_NOTE)
+    return Linkage(mean=mean, worst=worst, kind="exact", note=note)
 
 
 def linkage_of_rows(group: IntArray, bin_of_row: IntArray) -> FloatArray:
@@ -137,7 +148,7 @@ def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_S
     if plan.slots is None:
         if len(plan.assignment) != len(release):
             raise ParameterError("the plan does not assign every row of the release once. Make the plan again.")
-        return truck_linkage(exchangeable(release), plan.assignment)
+        return truck_linkage(exchangeable(release), plan.assignment, linkage_note(release))
     slots, sizes = plan.slots, np.bincount(class_id)
     if int(slots.class_id.max()) >= len(sizes) or not np.array_equal(
         np.bincount(slots.class_id, weights=slots.count, minlength=len(sizes)), sizes
@@ -145,7 +156,7 @@ def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_S
         raise ParameterError("the slots of the plan do not match the sizes of the classes. Make the plan again.")
     if release.members is None:
         rows = np.repeat(slots.class_id, slots.count)
-        return truck_linkage(rows, np.repeat(slots.bin, slots.count))
+        return truck_linkage(rows, np.repeat(slots.bin, slots.count), linkage_note(release))
     known = tuple(release.uncertain(name) for name in plan.quantities)
     members = PackingProblem(release=release, known=known, trucks=plan.trucks).class_members()
     assert members is not None

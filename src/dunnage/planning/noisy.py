@@ -36,7 +36,7 @@ from dunnage.kernels.bins.exchanges import settled, shares, without_bin
 from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.model.laws import Cells
 from dunnage.planning.linkage import noisy_rows, stated_cells
-from dunnage.planning.models import Model, Prior, Standard, Stochastic
+from dunnage.planning.models import Model, Prior, Sealed, Standard, Stochastic
 from dunnage.planning.plan import Certified
 from dunnage.planning.problem import PackingProblem, Telling
 from dunnage.release import Release, Uncertain
@@ -64,6 +64,8 @@ def check_model(release: Release, model: Model, spread: int | None) -> None:
     remedy = "Use the standard model, or the stochastic model with a risk."
     if isinstance(model, Stochastic) and model.prior is not None and (not release.noisy or release.classes is not None):
         raise ParameterError("a prior is only for releases with noisy rows and no classes. Remove the prior.")
+    if release.certificate.rows.slots is not None and not isinstance(model, Sealed) and model != Standard():
+        raise ParameterError("a slot is as large as it says, so only the standard and sealed models apply. Use one.")
     if not release.noisy:
         return
     if spread is not None:

@@ -24,7 +24,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, exact, plain, share
+from dunnage.exact import Exact, exact, nearest_float, plain, share
 from dunnage.kernels.bins.certified import ChancePacker, ClassPacking, bound_cost, pack_types, pack_vectors
 from dunnage.kernels.bins.chances import ClassSizes, Members, within_class_permutations
 from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
@@ -32,7 +32,14 @@ from dunnage.kernels.bins.first_fit import MAX_COUNTS, too_many_types
 from dunnage.kernels.bins.scalar import WholeNumbers, l2_bound, pack_bins, whole_numbers
 from dunnage.kernels.bins.spreading import over_caps
 from dunnage.kernels.deadline import Deadline
-from dunnage.planning.linkage import ESTIMATE_SECONDS, exchangeable, noisy_linkage, slots_linkage, truck_linkage
+from dunnage.planning.linkage import (
+    ESTIMATE_SECONDS,
+    exchangeable,
+    linkage_note,
+    noisy_linkage,
+    slots_linkage,
+    truck_linkage,
+)
 from dunnage.planning.models import Model, Prior, Robust, Sealed, Standard, Stochastic
 from dunnage.planning.noisy import check_model, intervals_hold, likely_plan, odds_of, plan_odds, simultaneous_sizes
 from dunnage.planning.plan import Certified, Linkage, Plan, Slots, Unplanned, whole_if_possible
@@ -74,6 +81,10 @@ BUDGETED_SHARE = 0.4
 WEIGHING_SHARE = 0.2
 MIN_SECONDS = 0.5
 LIKELY_RISKS = (Fraction(0), Fraction(1, 2), Fraction(9, 10))
+SLOTS_HOLD = (
+    "the law of the noise, for any data: all slots fit the trucks, and with this probability each package has a slot "
+    "of at least its size"
+)
 MULTISETS = "the released multisets: rows of a class are in random order and exchangeable"
 
 
@@ -244,6 +255,8 @@ def _linkage(release: Release, solution: _Solution) -> Linkage | None:
     if release.noisy:
         return noisy_linkage(release, solution.assignment) if solution.linkage is None else solution.linkage
     linkage = solution.linkage or truck_linkage(exchangeable(release), solution.assignment)
+    if release.certificate.rows.slots is not None:
+        return linkage.model_copy(update={"note": linkage_note(release)})
     likely = 1.0 if solution.certified is None else solution.certified.at_least
     if solution.slots is not None or likely >= 1:
         return linkage
@@ -323,6 +336,9 @@ class _Packer:
         solution = self.by_values(values)
         if model.statistic != "upper":
             return replace(solution, weighed_last=True)
+        if (slots := self.problem.release.certificate.rows.slots) is not None:
+            sure = nearest_float(1 - exact(slots.risk, what="risk"))
+            return replace(solution, certified=Certified(at_least=sure, at_most=1.0, rests_on=SLOTS_HOLD))
         if self.problem.release.noisy:
             return replace(solution, certified=intervals_hold(self.problem))
         return replace(solution, certified=_fits_surely("the release gives an upper bound on every weight"))

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, combinations_with_replacement, pairwise, product
+from itertools import combinations, combinations_with_replacement, pairwise, permutations, product
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,17 @@ import numpy as np
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _CountRule
+from dunnage.mechanisms.size_profile import SizeProfile
 from dunnage.model.policy import Policy
 from dunnage.noise.sampling import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
 from dunnage.noise.source import Noise
-from dunnage.proving.examining import NeighbourCase, Rows, dataset_of, examine, examine_point_law
+from dunnage.proving.examining import NeighbourCase, Rows, dataset_of, examine, examine_point_law, sentence_of
 from dunnage.proving.replay import Reach
+from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict
 
 COLUMNS = ("weight", "length", "width")
+PROFILE_DRAWS = 4_000
 LAW_NAMES = ("laplace", "piecewise")
 
 
@@ -354,5 +357,66 @@ def check_sampled_lattice(long: bool) -> Iterator[Verdict]:
         yield examine(case, long=long)
 
 
-CHECKS: Checks = {NoisyValues: check_noisy_values, NoisyClusters: check_noisy_clusters}
+def profile_case(mechanism: SizeProfile, tables: Sequence[Rows], last: int, **more: Any) -> NeighbourCase:
+    """Return a case of datasets on a grid; neighbours add a record, or replace one if their number is public."""
+    sizes = [Counter(zip(*rows.values(), strict=True)) for rows in tables]
+    far = 1 if mechanism.hidden else 2
+    pairs = combinations(range(len(tables)), 2)
+    return NeighbourCase(
+        mechanism=mechanism,
+        policy=rows_policy([last] * len(tables[0]), {"name": mechanism.name, "epsilon": 1, "risk": 0.05}),
+        tables=tables,
+        pairs=[(a, b) for a, b in pairs if ((sizes[a] - sizes[b]) + (sizes[b] - sizes[a])).total() == far],
+        reach=Reach(steps=6, beyond="left out", tail=1e-6),  # as many slots as the noise says
+        **more,
+    )
+
+
+def examine_profile_law(epsilon: int, num: int, reach: int) -> Verdict:
+    """Examine noise whose sum is 0: its law, computed from its definition, between counts that differ in one record."""
+    mechanism = SizeProfile(epsilon=epsilon, risk="0.05")
+    every = [v for v in product(range(-reach, reach + 1), repeat=num) if sum(v) == 0]
+    weights = [math.exp(-sum(map(abs, v)) / float(mechanism.scale)) for v in every]
+    total = math.fsum(weights)
+    law = {v: weight / total for v, weight in zip(every, weights, strict=True)}
+    measured = 0.0
+    for (give, take), v in product(permutations(range(num), 2), every):  # a record moves from one count to another
+        moved = tuple(n - (at == give) + (at == take) for at, n in enumerate(v))
+        if moved in law:
+            measured = max(measured, abs(math.log(law[v] / law[moved])))
+    noise = Noise()
+    sample = Counter(tuple(mechanism.perturbation(num, noise).tolist()) for _ in range(PROFILE_DRAWS))
+    off = agrees(sample, law) < UNLIKELY
+    return Verdict.of(
+        mechanism.name,
+        f"law of {num} counts with a known sum",
+        float(epsilon),
+        measured,
+        method=f"chances of {len(law):,} noises from their definition; {PROFILE_DRAWS:,} sampled",
+        sentence=sentence_of("package", float(epsilon), measured),
+        problems=("its draws do not follow the law",) if off else (),
+    )
+
+
+def check_size_profile(long: bool) -> Iterator[Verdict]:
+    """Check whole releases with two and three counts, with a hidden and a public number, and the law beyond."""
+    few = [numbers(values) for num in range(3) for values in combinations_with_replacement((0, 4), num)]
+    hidden = SizeProfile(epsilon=3, risk="0.2", expected=2, intervals=2)
+    yield examine(profile_case(hidden, few[:4], 4, variant="hidden number, 2 intervals"), long=long)
+    public = SizeProfile(epsilon=2, risk="0.2", intervals=2)
+    same = [rows for rows in few if len(rows["weight"]) == 2]
+    yield examine(profile_case(public, same, 4, variant="public number, 2 intervals"), long=long)
+    two = [records([(0, 0)]), records([(4, 4)])]
+    yield examine(profile_case(public, two, 4, variant="public number, 2 quantities"), long=long)
+    if long:
+        three = SizeProfile(epsilon=5, risk="0.2", expected=2, intervals=3)
+        yield examine(profile_case(three, few[:3], 4, variant="hidden number, 3 intervals"), long=long)
+    yield examine_profile_law(2, 3, 14)
+
+
+CHECKS: Checks = {
+    NoisyValues: check_noisy_values,
+    NoisyClusters: check_noisy_clusters,
+    SizeProfile: check_size_profile,
+}
 SAMPLED_CHECKS: Checks = {SampledLattice: check_sampled_lattice}

@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError, ReleaseError
@@ -37,7 +38,14 @@ from dunnage.model import documents
 from dunnage.model.documents import Number, OrEmpty
 from dunnage.noise.source import Noise
 from dunnage.notebooks import Summarised
-from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, storable_count, truck_linkage
+from dunnage.planning.linkage import (
+    exchangeable,
+    linkage_note,
+    linkage_of_rows,
+    noisy_linkage,
+    storable_count,
+    truck_linkage,
+)
 from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Linkage, Plan, linkage_text, named_rows, read_assignment
 from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
@@ -84,6 +92,15 @@ class SealedFill(PrivateModel):
     exact: bool
 
 
+class SlotsFilled(PrivateModel):
+    """How the slots of a profile were used."""
+
+    filled: int
+    empty: int
+    idle_trucks: int  # with empty slots only
+    placed: int  # packages without a slot of their size that a repair put into an empty one
+
+
 class SpreadKept(PrivateModel):
     """Whether the final bins keep the planned spread, and where they do not."""
 
@@ -115,6 +132,7 @@ class SettlementDocument(PrivateModel):
     feasible: bool
     overloaded: list[Overload]
     sealed: SealedFill | None
+    slots: SlotsFilled | None = None
     repair: RepairReport | None
     spread: SpreadKept | None
     unplanned: Outside
@@ -144,6 +162,11 @@ class SettlementDocument(PrivateModel):
         elif sealed is not None:
             why = "there are too many feasible fills to count, so they may not all be equally likely"
             lines.append(f"Sealed      filled at random; {why}")
+        if (slots := self.slots) is not None:
+            placed = f"; {several(slots.placed, self.protects)} without a slot of its size went into an empty one"
+            idle = f"; {several(slots.idle_trucks, 'truck')} of the plan stay empty" if slots.idle_trucks else ""
+            filled = f"{slots.filled} filled, {slots.empty} empty{idle}"
+            lines.append(f"Slots       {filled}{placed if slots.placed else ''}")
         if self.repair is not None:
             lines.append(f"Repair      {self.repair.sentence}")
         elif not self.plan_feasible:
@@ -179,6 +202,7 @@ class Settlement(Summarised):
     plan_feasible: bool  # whether every bin fits, before repair
     bins_feasible: float  # share of bins that fit, before repair
     sealed: SealedFill | None  # only for a sealed plan
+    slots: SlotsFilled | None  # only for a release of slots
     repair: RepairReport | None  # None if it was not requested or not needed
     bin_of_row: IntArray  # final bin of each released row; -1 if left behind
     truck_of_bin: tuple[str, ...]  # truck, loads and capacities of each final bin; opened bins come last
@@ -299,7 +323,9 @@ def apply(
     noise, unit = noise or Noise(), release.certificate.guarantee.protects
     records = matched_records(data, release, key)
     chosen = received_plan(plan, release, capacity, trucks)
-    amounts = np.column_stack([data.numbers(quantity)[records] for quantity in chosen.quantities])
+    records, placed = _with_unplaced(records, data, release, chosen) if repair or leave_behind else (records, [])
+    # An empty slot weighs nothing.
+    amounts = np.column_stack([np.where(records >= 0, data.numbers(q)[records], 0.0) for q in chosen.quantities])
     task = repair_task(chosen, amounts, release, noise)
 
     def tell(line: str) -> None:
@@ -317,7 +343,9 @@ def apply(
     if (repair or leave_behind) and planned.overload:
         changed = find_repair(task, noise, leave_behind=leave_behind, tell=tell, tried=fill)
     final = changed.fill if changed else planned
-    not_released, left_behind = len(data) - len(final.bin_of_row), int((final.bin_of_row == LEFT_BEHIND).sum())
+    filled = records >= 0
+    not_released = len(data) - int(filled.sum())
+    left_behind = int((filled & (final.bin_of_row == LEFT_BEHIND)).sum())
     outside = {
         "count": data.num_left_out + not_released + left_behind,
         "left_out": data.num_left_out,
@@ -330,6 +358,12 @@ def apply(
         outside |= {"unsampled": unsampled, "suppressed": not_released - unsampled}
     # loading : row, source_row, bin, identifiers, [loading]; one line per source row, so several for merged rows
     table = key.table.replace_schema_metadata(None)
+    if placed:
+        which, position = data.parts.of(records[placed])
+        more = {"row": np.array(placed)[which], "source_row": data.parts.source_rows[position]}
+        more |= {a.name: data.parts.column(a.name).take(pa.array(position)) for a in data.schema.identifiers}
+        names = [name for name in table.column_names if name in more]
+        table = pa.concat_tables([table.select(names), pa.table(more).select(names)], promote_options="permissive")
     rows = table.column("row").to_numpy()
     bins = final.bin_of_row[rows]
     columns = {"row": table.column("row"), "source_row": table.column("source_row"), "bin": bins}
@@ -341,6 +375,18 @@ def apply(
     if report is not None:
         report = report.model_copy(update={"sentence": for_unit(report.sentence, unit)})
     linkage = restated_linkage(task, release, final, changed, fill)
+    outside_rows = unplanned_rows(data, key, source[bins == LEFT_BEHIND].tolist())
+    slots = None
+    if release.certificate.rows.slots is not None:
+        used = len(np.unique(final.bin_of_row[filled & (final.bin_of_row != LEFT_BEHIND)]))
+        slots = SlotsFilled(
+            filled=int(filled.sum()),
+            empty=int((~filled).sum()),
+            idle_trucks=len(final.truck_of_bin) - used,
+            placed=len(placed),
+        )
+        travels = pc.is_in(outside_rows.column("source_row"), pa.array(source[bins != LEFT_BEHIND]))
+        outside_rows = outside_rows.filter(pc.invert(travels))
     # The plan before any repair. Shapes: bins by quantities
     loads, capacities = task.in_units(planned.loads), task.in_units(planned.capacities)
     over, names = np.argwhere(planned.loads > planned.capacities).tolist(), list(chosen.quantities)
@@ -357,6 +403,7 @@ def apply(
         plan_feasible=not over,
         bins_feasible=(len(loads) - len(planned.overloaded)) / len(loads),
         sealed=None if fill is None else SealedFill(fills=storable_count(fill.number), exact=fill.exact),
+        slots=slots,
         repair=report,
         bin_of_row=final.bin_of_row,
         truck_of_bin=tuple(truck.name for truck in final.truck_of_bin),
@@ -366,7 +413,7 @@ def apply(
         above_spread=task.above_spread(final.bin_of_row),
         unplanned=Outside(**outside),
         loading=loading,
-        unplanned_rows=unplanned_rows(data, key, source[bins == LEFT_BEHIND].tolist()),
+        unplanned_rows=outside_rows,
         task=task,
         seconds=time.monotonic() - start,
         protects=unit,
@@ -383,8 +430,40 @@ def check_key(key: Key, release: Release, data: Dataset) -> None:
         )
 
 
+def _with_unplaced(records: IntArray, data: Dataset, release: Release, plan: Plan) -> tuple[IntArray, list[int]]:
+    """Put records without a slot into empty ones, where trucks have most room; return also which slots these are."""
+    records, placed = records.copy(), list[int]()
+    missing = np.setdiff1d(np.arange(len(data)), records)
+    if release.certificate.rows.slots is None or not len(missing):
+        return records, placed
+    names = [name for name, item in release.attributes.items() if item.role == "public"]
+    looks = [tuple(map(str, line)) for line in zip(*(release.data.column(n).to_pylist() for n in names), strict=True)]
+    rooms = np.array([[plan.truck(name).capacity[q] for q in plan.quantities] for name in plan.truck_of_bin])
+    shares = np.column_stack([data.numbers(q) for q in plan.quantities]) / rooms.max(axis=0)
+    left = rooms / rooms.max(axis=0)
+    if plan.slots is None:
+        filled = np.flatnonzero(records >= 0)
+        np.subtract.at(left, plan.assignment[filled], shares[records[filled]])
+    for record in missing[np.argsort(-shares[missing].max(axis=1))].tolist():
+        look = tuple(str(data.column(name)[record].as_py()) for name in names)
+        empty = [row for row in np.flatnonzero(records < 0).tolist() if not names or looks[row] == look]
+        if not empty:
+            continue
+        if plan.slots is None:
+            row = max(empty, key=lambda row: float((left[plan.assignment[row]] - shares[record]).min()))
+            left[plan.assignment[row]] -= shares[record]
+        else:  # the fill is chosen so that everything fits, if that is possible
+            row = max(empty, key=lambda row: float(release.uncertain(next(iter(plan.quantities))).upper[row]))
+        records[row] = record
+        placed.append(row)
+    return records, placed
+
+
 def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
-    """Return the dataset row of each released row, after checking that key, release and data belong together."""
+    """Return the dataset row of each released row, after checking that key, release and data belong together.
+
+    It is -1 for an empty slot.
+    """
     check_key(key, release, data)
     by_class = [name for name in ("class_id",) if name in release.data.column_names]
     try:
@@ -395,13 +474,16 @@ def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
     rows, source, *classes = lines
     whole = np.arange(len(release))
     listed, first = np.unique(rows, return_index=True)
-    same = np.array_equal(listed, whole) and np.array_equal(release.data.column("row").to_numpy(), whole)
+    some = release.certificate.rows.slots is not None  # then slots may be empty
+    all_rows = np.isin(listed, whole).all() if some else np.array_equal(listed, whole)
+    same = all_rows and np.array_equal(release.data.column("row").to_numpy(), whole)
     if not same or any(not np.array_equal(own, release.data.column("class_id").to_numpy()[rows]) for own in classes):
         raise ReleaseError("the key does not match the rows of this release. Use the key that was written with it.")
     matches = data.parts.records_of(source)
-    records: IntArray = matches[first]
+    records = np.full(len(release), -1, dtype=np.int64)
+    records[listed] = matches[first]
     one_each = np.array_equal(matches, records[rows]) and len(np.unique(source)) == len(source)
-    if (matches < 0).any() or not one_each or len(data.parts.of(records)[0]) != len(source):
+    if (matches < 0).any() or not one_each or len(data.parts.of(matches[first])[0]) != len(source):
         raise ReleaseError("the key names records that are not in the data. Use the file that dunnage publish wrote.")
     return records
 
@@ -531,7 +613,9 @@ MOVED_NOTE = "packages were moved by their true weights: someone who sees which 
 
 def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> Linkage | None:
     """Return the truck linkage of a plan on a release: by its classes, or by its noise."""
-    return noisy_linkage(release, bin_of_row) if release.noisy else truck_linkage(group, bin_of_row)
+    if release.noisy:
+        return noisy_linkage(release, bin_of_row)
+    return truck_linkage(group, bin_of_row, linkage_note(release))
 
 
 def restated_linkage(
@@ -553,7 +637,7 @@ def restated_linkage(
         fits = task.plan.slots is None and not len(final.overloaded)
         likely = 0.0 if task.plan.certified is None else task.plan.certified.at_least
         # With noise, the probability that everything fits is not its probability given the release.
-        if release.noisy or not fits or likely <= 0:
+        if release.noisy or release.certificate.rows.slots is not None or not fits or likely <= 0:
             return linkage.model_copy(update={"note": note})
         # Seeing an event of probability f multiplies no other probability by more than 1/f.
         return linkage.model_copy(update={"note": note, "if_seen_to_fit": min(1.0, linkage.worst / likely)})

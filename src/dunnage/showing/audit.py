@@ -33,6 +33,7 @@ _STATISTICS = {
     "mean": "the bounds and the mean of each class",
     "multiset": "the bounds, the mean and every value of each class",
     "values": "the smallest and largest number, the lowest common node, or the set of labels of each class",
+    "slots": "slots: how many records of which size there are, with noise and spare slots",
     "noise": "a noisy value and an interval for each record",
     "counts": "a noisy count of the trips of each type",
     "estimates": "means and shares with intervals, estimated from reports that devices perturbed before sending",

@@ -23,6 +23,7 @@ from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.mechanisms.size_profile import SizeProfile
 from dunnage.showing.figures import Scale, Svg, chart, render, short, tag
 from dunnage.text import NO_BREAK, number_text, share_text
 
@@ -371,7 +372,8 @@ BEYOND = "M-5-5L5 0L-5 5Z"
 CROSS = "M-6.5-6.5L6.5 6.5M-6.5 6.5L6.5-6.5"
 # These have the same colours on every page; other mechanisms take the remaining colours.
 _FIRST_LOOKS = [
-    kind.name for kind in (Partition, FullDomain, UtilityClusters, SampledLattice, NoisyValues, NoisyClusters)
+    kind.name
+    for kind in (Partition, FullDomain, UtilityClusters, SampledLattice, NoisyValues, NoisyClusters, SizeProfile)
 ]
 
 

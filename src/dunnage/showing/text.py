@@ -177,13 +177,16 @@ def interval_picture(release: Release, name: str) -> str:
     def said(value: float) -> str:
         return clock_text(round(value)) if stated.clock else f"{value:.10g}"
 
-    lines = [f"{name}: the interval of each class, between {said(low)} and {said(high)}{unit}"]
+    unit_of_row, shows = "records", "the interval of each class"
+    if release.certificate.rows.slots is not None:
+        unit_of_row, shows = "slots", "the size of slots"
+    lines = [f"{name}: {shows}, between {said(low)} and {said(high)}{unit}"]
     for index in range(min(len(sizes), MAX_LINES)):  # by stratum, then interval
         start = min(int((lower[index] - low) * scale), PICTURE_WIDTH - 1)
         stop = max(start + 1, min(math.ceil((upper[index] - low) * scale), PICTURE_WIDTH))
         bar = f"|{' ' * start}{'█' * (stop - start)}{' ' * (PICTURE_WIDTH - stop)}|"
         label = f"{said(lower[index]):>10} .. {said(upper[index]):<10}"
-        lines.append(f"  {index:>5}  {label} {bar} {sizes[index]} records{strata[index]}")
+        lines.append(f"  {index:>5}  {label} {bar} {sizes[index]} {unit_of_row}{strata[index]}")
     if len(sizes) > MAX_LINES:
         lines.append(f"  ... and {len(sizes) - MAX_LINES} more classes")
     return "\n".join(lines)

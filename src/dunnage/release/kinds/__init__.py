@@ -154,8 +154,10 @@ def floats(table: pa.Table, name: str) -> FloatArray:
 
 def kind_of(certificate: Certificate) -> Kind | None:
     if certificate.kind == ROWS:
-        from dunnage.release.kinds.rows import ClassesKind, NoisyKind
+        from dunnage.release.kinds.rows import ClassesKind, NoisyKind, SlotsKind
 
+        if certificate.rows.slots is not None:
+            return SlotsKind()
         # Classes of records that look alike describe the records, or noise does.
         return ClassesKind() if isinstance(certificate.guarantee, KAnonymity | SampledDP) else NoisyKind()
     if certificate.kind == COUNTS:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.exact import bounded_text, exact
-from dunnage.model.certificate import Certificate, NoiseCell, RowMeasures
+from dunnage.model.certificate import Certificate, NoiseCell, RowMeasures, SlotMeasures
 from dunnage.model.domains import CodedDomain, Graph, Numeric, Tree
 from dunnage.model.guarantees import KAnonymity, SampledDP
 from dunnage.model.hierarchies import IntervalHierarchy, NodeHierarchy, hierarchy_of
@@ -304,6 +304,73 @@ class ClassesKind(NoisyKind):
             f"{num_left_out} left out by the policy",
             f"Classes   {measures.classes}, {smallest}, loss {measures.loss.total:.4f}",
         ]
+
+
+class SlotsKind(ClassesKind):
+    table_words: ClassVar = {
+        "data": "one line for each slot; a slot takes one record of at most its size, or none",
+        "classes": "one line for each size of slots, with their number",
+    }
+
+    def recount(self, release: Release) -> Iterator[str]:
+        _check_unchanged(release)
+        yield _check_rows(release)
+        yield _check_classes(release)
+        yield _check_domains(release)
+
+    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
+        return (
+            "that the counts are those of the owner's true records",
+            *NOT_CHECKED[1:3],
+            "that the noise follows the stated law and is new for every count",
+            NOT_CHECKED[-1],
+        )
+
+    def column_words(self, name: str, release: Release, table: str = "data") -> str:
+        base = name.removesuffix("_upper")
+        fixed = {
+            "row": "number of the slot",
+            "class_id": "slots of one size, with the same public values",
+            "size": "number of slots of this size",
+        }
+        if base != name and base in release.attributes:
+            return f"size of the slot{_in_unit(base, release)}: the record in it has at most this {base}"
+        return fixed.get(name) or super().column_words(name, release, table)
+
+    def readme(self, release: Release, columns: str) -> str:
+        unit, sure = release.certificate.guarantee.protects, _all_fit(release.certificate)
+        sample = (
+            f"\nA row is a slot for one {unit}, not a {unit}. There are more slots than needed, so some stay empty.\n"
+            f"With probability {sure} or more, whatever the data, every {unit} has a slot of at least its size.\n"
+            "Plan the upper ends.\n"
+        )
+        plan, intervals = fill("rows-plan"), "Only the upper end says something: the lower end is that of the domain."
+        return fill("rows", sample=sample, columns=columns, intervals=intervals, snippet="", plan=plan)
+
+    def figures(self, release: Release) -> list[str]:
+        slots = cast("SlotMeasures", release.certificate.rows.slots)
+        records, groups = release.certificate.rows.records, slots.groups
+        lines = [
+            f"Slots       {slots.slots} of {release.certificate.rows.classes} sizes, for "
+            f"{records} records{'' if slots.records_public else ' expected; how many there are is hidden'}",
+            f"Risk        some record has no slot of its size with probability {slots.risk} at most, whatever the data",
+        ]
+        for item in groups[:MAX_LINES]:
+            chains = "" if item.chains == 1 else f" in {item.chains} chains"
+            lines.append(
+                f"Profile     {item.records} records: {item.intervals} counts{chains}, margin {item.margin} at most"
+            )
+        return lines
+
+    def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
+        return [
+            f"Slots     {num_rows} of {certificate.rows.classes} sizes",
+            f"Fit       every record has a slot with probability {_all_fit(certificate)} or more, whatever the data",
+        ]
+
+
+def _all_fit(certificate: Certificate) -> str:
+    return bounded_text(1 - exact(cast("SlotMeasures", certificate.rows.slots).risk), up=False)
 
 
 def _is_clustered(release: Release) -> bool:

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private profile of sizes: its law, its margins, its slots, and the way from publish to apply."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+from scipy import stats
+from tests.builders import QUASI, Repeated, a_policy
+from tests.refusals import refusal
+
+import dunnage as dn
+from dunnage.errors import ParameterError
+from dunnage.kernels.bins.scalar import l2_bound
+from dunnage.kernels.counts.margins import failure, first_fit_count, margins_of
+from dunnage.mechanisms.size_profile import SizeProfile
+from dunnage.model.schema import Schema
+
+WEIGHT = {"role": QUASI, "kind": "numeric", "domain": [125, 375], "resolution": 0.1, "unit": "kg"}
+VOLUME = {"role": QUASI, "kind": "numeric", "domain": [0, 2], "resolution": 0.01, "unit": "m3"}
+ALONE = {"parcel": {"role": "identifier"}, "weight": WEIGHT}
+
+
+def loaded(rows: dict[str, object], mechanism: dict[str, object], attributes=ALONE, **more):
+    num = len(next(iter(rows.values())))
+    table = pa.table({"parcel": [f"p{i}" for i in range(num)], **rows})
+    return dn.load(table, a_policy({"name": "size-profile", "risk": 0.05, **mechanism}, attributes, **more))
+
+
+def weights(num: int, seed: int) -> np.ndarray:
+    return np.round(np.random.default_rng(seed).uniform(125, 375, num), 1)
+
+
+def enumerated(margins: list[np.ndarray], scale: float, reach: int, fixed: bool) -> float:
+    """Add up the chances of all noises that some margin does not cover, up to a reach."""
+    ratio, failing, total = math.exp(-1 / scale), 0.0, 0.0
+    lengths = [len(margin) for margin in margins]
+    for noise in itertools.product(range(-reach, reach + 1), repeat=sum(lengths)):
+        if fixed and sum(noise):
+            continue
+        chance = ratio ** sum(map(abs, noise)) * ((1 - ratio) / (1 + ratio)) ** len(noise)
+        parts = np.split(np.array(noise), np.cumsum(lengths)[:-1])
+        total += chance
+        failing += chance * any((np.cumsum(part) < -margin).any() for part, margin in zip(parts, margins, strict=True))
+    return failing / total
+
+
+def test_the_chance_of_failure_is_that_of_all_noises():
+    for lengths, fixed in itertools.product([(1,), (3,), (1, 2)], (True, False)):
+        margins = margins_of(lengths, 0.7, 0.1, fixed_total=fixed)
+        counted = enumerated(margins, 0.7, 12 if sum(lengths) < 3 else 8, fixed)
+        assert abs(failure(margins, 0.7, fixed_total=fixed) - counted) < 2e-5
+        assert counted <= 0.1 + 1e-9
+    # Simulated by an ordinary generator, for the long chains that cannot be enumerated
+    draw = np.random.default_rng(1)
+    for fixed, scale, num in ((False, 1.0, 40), (True, 2.0, 12)):
+        (margins,) = margins_of([num], scale, 0.05, fixed_total=fixed)
+        ratio = math.exp(-1 / scale)
+        noise = draw.geometric(1 - ratio, (200_000, num)) - draw.geometric(1 - ratio, (200_000, num))
+        noise = noise[noise.sum(axis=1) == 0] if fixed else noise
+        failing = int((np.cumsum(noise, axis=1) < -margins).any(axis=1).sum())
+        expected = failure([margins], scale, fixed_total=fixed)
+        assert 0.02 < expected <= 0.05
+        assert stats.binomtest(failing, len(noise), expected).pvalue > 1e-9
+
+
+def test_noise_with_a_known_sum_has_its_law():
+    """Four counts, 6,000 draws: a noise that is a tenth too wide is found with probability above 0.99."""
+    made, noise = SizeProfile(epsilon=2, risk="0.05"), dn.Noise()
+    drawn = np.array([made.perturbation(4, noise) for _ in range(6000)])
+    assert (drawn.sum(axis=1) == 0).all()
+    reach = range(-30, 31)
+    law = np.exp(-np.abs(reach))  # scale 1
+    three = np.convolve(np.convolve(law, law), law)  # sums of the other three, from -90
+    of_one = np.array([law[k] * three[90 - value] for k, value in enumerate(reach)])
+    of_one /= of_one.sum()
+    for column in drawn.T:
+        seen = np.bincount(column + 30, minlength=61)
+        inner = slice(26, 35)
+        counted = [*seen[inner], 6000 - seen[inner].sum()]
+        due = [*of_one[inner], 1 - of_one[inner].sum()]
+        assert stats.chisquare(counted, 6000 * np.array(due)).pvalue > 1e-9
+
+
+def matched(sizes: np.ndarray, slots: np.ndarray) -> int:
+    """Count how many records can have a slot of their own, by augmenting paths: an independent matching."""
+    fits = [[j for j, slot in enumerate(slots) if (slot >= size - 1e-9).all()] for size in sizes]
+    holder: dict[int, int] = {}
+
+    def placed(record: int, seen: set[int]) -> bool:
+        for slot in fits[record]:
+            if slot not in seen:
+                seen.add(slot)
+                if slot not in holder or placed(holder[slot], seen):
+                    holder[slot] = record
+                    return True
+        return False
+
+    return sum(placed(record, set()) for record in range(len(sizes)))
+
+
+def test_records_have_slots_whenever_a_matching_exists():
+    draw, partial = np.random.default_rng(5), 0
+    for seed in range(40):
+        num = int(draw.integers(1, 14))
+        rows = {"weight": weights(num, seed)}
+        given = {"epsilon": 1, "risk": 0.5} | ({"expected": 10} if seed % 2 else {}) | {"intervals": 4}
+        data = loaded(rows, given)
+        release, key = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=seed))
+        upper = release.uncertain("weight").upper
+        row, source = (key.table[name].to_numpy() for name in ("row", "source_row"))
+        assert len(np.unique(row)) == len(row)
+        assert (upper[row] >= rows["weight"][source - 1]).all()
+        assert len(row) == matched(rows["weight"][:, None], upper[:, None])
+        missing = sorted(set(range(1, num + 1)) - set(source.tolist()))
+        assert missing == sorted(row for rows in key.left_out.values() for row in rows)
+        partial += bool(missing)
+    assert partial  # the test has seen both
+
+
+def test_all_fit_as_often_as_stated_whatever_the_data():
+    """A share of failures above the risk is found if it is 1.5 times the risk; 1e-9 over all settings."""
+    points = {
+        "equal": np.full(60, 250.0),
+        "edge": np.full(60, 250.1),
+        "clusters": np.repeat([125.0, 375.0], 30),
+        "largest": np.full(60, 375.0),
+        "even": weights(60, 3),
+    }
+    noise = dn.Noise()
+    for values, given in itertools.product(points.values(), ({}, {"expected": 60})):
+        data = loaded({"weight": values}, {"epsilon": 2, "risk": 0.1, "capacity": 500, **given})
+        made, num = SizeProfile(**{k: v for k, v in data.policy.mechanism.items() if k != "name"}), 250
+        layout = made.layout(data.schema, 60, 1)
+        cells = layout.cells([data.schema["weight"].numeric.steps_above(values)])
+        counts = np.bincount(cells, minlength=len(layout.sizes))
+        failing = 0
+        for _ in range(num):
+            slots = layout.slots(counts + made.perturbation(len(counts), noise), None if given else 60)
+            failing += bool((np.cumsum(slots) < np.cumsum(counts)).any())
+        assert stats.binom.sf(failing - 1, num, 0.1) > 1e-10
+
+
+def test_several_quantities_and_groups_from_publish_to_apply(tmp_path):
+    draw, num = np.random.default_rng(2), 150
+    rows = {
+        "weight": weights(num, 1),
+        "volume": np.round(draw.uniform(0, 2, num), 2),
+        "destination": ["north", "south", "south"] * 50,
+    }
+    attributes = {**ALONE, "volume": VOLUME, "destination": {"role": "public"}}
+    capacity = {"weight": 1000, "volume": 4}
+    for given in ({}, {"expected": 150}):
+        data = loaded(rows, {"epsilon": 20, "capacity": capacity, **given}, attributes)
+        folder = tmp_path / f"release{len(given)}"
+        release, key = dn.publish(data, ledger=dn.Ledger(":memory:"), out=folder)
+        assert dn.verify(folder).ok
+        sectors = [item.chains for item in release.certificate.rows.slots.groups]
+        assert max(sectors) > 1
+        row, source = (key.table[name].to_numpy() for name in ("row", "source_row"))
+        for name in ("weight", "volume"):
+            assert (release.uncertain(name).upper[row] >= rows[name][source - 1]).all()
+        where = np.array(release.data["destination"].to_pylist())
+        assert (where[row] == np.array(rows["destination"])[source - 1]).all()
+        for model in (dn.Standard(), dn.Sealed()):
+            plan = dn.pack(release, capacity=["1000kg", "volume=4"], by="destination", model=model, seconds=0.4)
+            assert plan.certified.at_least == 0.95
+            done = dn.apply(plan, data, release, key)
+            assert done.feasible
+            assert done.slots.filled == len(row)
+            assert done.slots.empty == len(release) - len(row)
+        refusal(ParameterError, dn.pack, release, capacity=["1000kg", "volume=4"], model=dn.Stochastic())
+    found = dn.audit(release, data, key=key, plan=plan, seconds=0.4).to_dict()
+    names = {item["name"] for item in found["findings"]}
+    assert {
+        "records with a slot",
+        "slots filled",
+        "spare size (volume)",
+        "objective ratio",
+        "membership bound",
+    } <= names
+
+
+def test_parcels_without_a_slot_are_placed_or_named():
+    for seed in range(400):
+        data = loaded({"weight": [370.0] * 10 + [126.0] * 10}, {"epsilon": 1, "risk": 0.5, "intervals": 6})
+        release, key = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=seed))
+        if key.left_out:
+            break
+    missing = sum(map(len, key.left_out.values()))
+    plan = dn.pack(release, capacity=500, seconds=1)
+    done = dn.apply(plan, data, release, key)
+    assert done.unplanned.count == missing == done.unplanned_rows.num_rows
+    assert set(done.unplanned_rows["reason"].to_pylist()) == {"no free slot of its size"}
+    for model in (dn.Standard(), dn.Sealed()):
+        plan = dn.pack(release, capacity=500, seconds=1, model=model)
+        done = dn.apply(plan, data, release, key, repair=True)
+        assert done.feasible
+        assert done.slots.placed + done.unplanned.count == missing
+        assert done.slots.placed
+        loads = np.bincount(
+            done.loading["bin"].to_numpy(), weights=data.numbers("weight")[done.loading["source_row"].to_numpy() - 1]
+        )
+        assert loads.max() <= 500
+        assert done.loading.num_rows + done.unplanned_rows.num_rows == 20
+
+
+def test_trucks_stay_below_those_of_the_first_prototype():
+    """Trucks of a first fit against a bound on the fewest, mean over draws; a better plan only lowers them."""
+    for num, limits in ((100, {1: 1.27, 4: 1.10}), (1000, {1: 1.057})):
+        for epsilon, limit in limits.items():
+            ratios = []
+            for seed in range(12):
+                values = weights(num, seed)
+                data = loaded({"weight": values}, {"epsilon": epsilon, "capacity": 500, "expected": num})
+                release, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=seed))
+                sizes, numbers = np.unique(release.uncertain("weight").upper, return_counts=True)
+                trucks = first_fit_count(sizes[:, None], numbers, np.array([500.0]))
+                ratios.append(trucks / l2_bound(np.rint(10 * values).astype(np.int64), 5000))
+            assert np.mean(ratios) <= limit
+
+
+def test_what_a_profile_needs_is_refused_and_said_before_any_data():
+    schema: Schema = loaded({"weight": [200.0]}, {"epsilon": 1}).schema
+    assert SizeProfile(epsilon=1, risk="0.05").promise(schema).guarantee.epsilon == 1
+    for wrong in (
+        {"risk": 0},
+        {"risk": 0.9},
+        {"epsilon": "0.0001"},
+        {"capacity": -1},
+        {"expected": 0},
+        {"intervals": 0},
+    ):
+        refusal(ParameterError, SizeProfile, **{"epsilon": 1, "risk": "0.05", **wrong})
+    refusal(ParameterError, SizeProfile(epsilon=1, risk="0.05", capacity={"volume": 3}).promise, schema)
+    few = SizeProfile(epsilon="0.1", risk="0.05", capacity=500).preview(loaded({"weight": [200.0] * 9}, {"epsilon": 1}))
+    assert "hardly helps" in few.warnings[0]
+    many = SizeProfile(epsilon=1, risk="0.05", capacity=500)
+    assert not many.preview(loaded({"weight": weights(500, 1)}, {"epsilon": 1})).warnings
+    assert many.scale == 2
+    assert SizeProfile(epsilon=1, risk=Fraction(1, 20), expected=9).scale == 1
