@@ -44,6 +44,7 @@ QUICK = {
     "sampled-lattice": {"k": 2, "beta": "0.7", "epsilon_choice": 1},
     "hierarchical-counts": {"epsilon": 40, "features": [[]]},
     "constrained-counts": {"epsilon": 40, "features": [[]]},
+    "fitted-counts": {"epsilon": 40, "budget_shares": {"windows": 1}},
 }
 """Parameters with which prove examines a mechanism in a moment, where those of its kind are not enough."""
 
