@@ -41,7 +41,7 @@ from dunnage.text import several
 if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
 
-MAX_PAIRS = 1 << 24  # of stops: seven tables of them are held at once, 1 GB
+MAX_PAIRS = 1 << 24  # of stops, 2.4 GB
 MAX_SUMS = 1 << 25  # in all margins
 PREDICTED = "predicted"
 BY_WINDOW = " by window"
@@ -186,7 +186,7 @@ class FittedCounts(FeatureMechanism):
 
     Runtime
     -------
-    O(pairs x windows) operations on O(pairs + trips) memory: about 60 bytes for each of at most 2^24 pairs of stops.
+    O(pairs x windows) operations on O(pairs + trips) memory: about 140 bytes for each of at most 2^24 pairs of stops.
     Cells are only measured if they are asked for and there are at most 2^22.
 
     Utility
