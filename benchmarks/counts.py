@@ -10,6 +10,7 @@ some runs on one core, after warm-up; memory is the operating system's figure of
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,6 +26,7 @@ import pyarrow.csv as pacsv
 import dunnage as dn
 from benchmarks.measuring import GIGABYTES, Row, apart, row, taken
 from benchmarks.noise import opendp_laplace
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.kernels.counts.laplace import DiscreteLaplace
 from dunnage.mechanisms.counts import (
     ConstrainedCounts,
@@ -34,6 +36,7 @@ from dunnage.mechanisms.counts import (
     NoisyQueries,
     true_counts,
 )
+from dunnage.mechanisms.fitted_counts import FittedCounts
 from dunnage.model.trips import Universe
 from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
@@ -71,7 +74,131 @@ def releases(dataset: dn.Dataset) -> dict[str, Callable[[], Any]]:
 
 
 def run() -> list[Row]:
-    return [*_release_rows(), *_noise_rows(), *_sparse_rows(), *_tap_rows()]
+    return [*_release_rows(), *_fitted_rows(), *_noise_rows(), *_sparse_rows(), *_tap_rows()]
+
+
+BIKES = {"bikes": (300, 20, 70_588, 0.6), "dense": (100, 24, 150_000, 0.5), "sparse": (200, 48, 12_000, 1.2)}
+"""Generated systems: stops, windows, trips, and by how much stops differ."""
+
+
+def bikes(size: int, slots: int, num: int, spread: float, seed: int = 1) -> IntArray:
+    """Make trips between stops on a plane: near pairs, some stops and commuting times are busier."""
+    draw = np.random.default_rng(seed)
+    places = 3 * draw.normal(size=(size, 2))
+    busy = np.exp(spread * draw.normal(size=size))
+    far = np.hypot(*(places[:, None] - places).T)
+    pairs = np.outer(busy, busy) * np.exp(-far / 2.5 + 0.8 * draw.normal(size=(size, size)))
+    times, inward = np.linspace(0, 24, slots, endpoint=False), np.exp(-np.hypot(*places.T) / 3)
+    lean = 2 * (inward[None] - inward[:, None])[..., None]
+    morning, evening = (np.exp(-(((times - at) / 2) ** 2)) for at in (8, 17))
+    shape = 0.1 + morning * np.exp(lean) + evening * np.exp(-lean)
+    law = (pairs / pairs.sum())[..., None] * shape / shape.sum(axis=2, keepdims=True)
+    return draw.multinomial(num, (law / law.sum()).reshape(-1)).reshape(law.shape)
+
+
+class Stops:
+    """All that shares and features need of a schema."""
+
+    level, tells_days, contribution, city, trip = "stop", False, None, None, SimpleNamespace(origin="from")
+
+    def __init__(self, size: int, slots: int) -> None:
+        self.stops = tuple(f"S{at}" for at in range(size))
+        self.windows = tuple(f"{at // 2:02d}:{30 * (at % 2):02d}" for at in range(slots))
+
+    def __getitem__(self, name: str) -> Any:
+        return SimpleNamespace(domain=self)
+
+    def universe(self) -> Universe:
+        return Universe(stops=self.stops, windows=self.windows, window_minutes=30)
+
+
+def released(counts: IntArray, mechanism: Any, seed: int | None = None) -> FloatArray:
+    """Return the released counts of a table (origin, destination, window)."""
+    schema: Any = Stops(len(counts), counts.shape[2])
+    flat, universe = np.moveaxis(counts, 2, 0).reshape(-1), schema.universe()
+    cells = np.flatnonzero(flat)
+    queries = NoisyQueries.of(universe, mechanism.queries(schema), mechanism.epsilon, 1, DiscreteLaplace)
+    counted = Counted(universe=universe, cells=cells, counts=flat[cells])
+    table, found = mechanism.draw_counts(counted, queries, Noise(seed=seed)), np.zeros(len(flat))
+    found[table.cells] = table.counts
+    return np.moveaxis(found.reshape(counts.shape[2], len(counts), len(counts)), 0, 2)
+
+
+def rmse(errors: FloatArray) -> float:
+    return float(np.sqrt((errors**2).mean()))
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    f"O3, {name}": {"budget_shares": name} for name in ("uniform", "cells", "margins")
+}
+WORKLOADS: dict[str, Any] = {"default": (), "pairs and departures": ("stop pairs", "departures")}
+
+
+def ways(num: int, epsilon: object) -> dict[str, Any]:
+    """Return all presets of constrained counts that need no zones, and fitted counts with two workloads."""
+    made: dict[str, Any] = {k: ConstrainedCounts(epsilon=epsilon, features="O3", **v) for k, v in PRESETS.items()}
+    fitted = {k: FittedCounts(epsilon=epsilon, workload=v, expected_trips=num) for k, v in WORKLOADS.items()}
+    return made | {f"fitted-counts, {name}": way for name, way in fitted.items()}
+
+
+def fitted_errors(epsilon: object = 1, draws: int = 5) -> None:
+    """Print root mean square errors per pair, departures, departures by window and cell, the busiest pairs, CPU."""
+    for name, (size, slots, num, spread) in BIKES.items():
+        counts = bikes(size, slots, num, spread)
+        print(f"{name}: {size} stops, {slots} windows, {num:,} trips, {(counts > 0).sum():,} cells with trips")
+        sums: Any = (2, (1, 2), 1, ())
+        print(f"| nothing | {' | '.join(f'{rmse(counts.sum(axis=axes)):.3g}' for axes in sums)} | | |")
+        for label, way in ways(num, epsilon).items():
+            figures = []
+            for seed in range(draws):
+                start = time.process_time()
+                found = released(counts, way, seed)
+                seconds = time.process_time() - start
+                busiest = [set(np.argsort(-part.sum(axis=2).reshape(-1))[:100].tolist()) for part in (found, counts)]
+                errors = [rmse((found - counts).sum(axis=axes)) for axes in sums]
+                figures.append([*errors, len(busiest[0] & busiest[1]), seconds])
+            print(f"| {label} | {' | '.join(f'{mean:.3g}' for mean in np.mean(figures, axis=0))} |")
+
+
+def _fitted_rows() -> list[Row]:
+    """Compare with private-pgm on the same three two-way margins, if it is installed, else with the best preset."""
+    size, slots, num, spread = BIKES["bikes"]
+    counts, fitted = bikes(size, slots, num, spread), FittedCounts(epsilon=1, expected_trips=num)
+    released(counts, fitted)
+    ours = taken(lambda: released(counts, fitted), 3).seconds
+    found, rows = released(counts, fitted), []
+    peers = {
+        "O3, margins": lambda: released(counts, ConstrainedCounts(epsilon=1, budget_shares="margins", features="O3"))
+    }
+    with contextlib.suppress(ImportError):
+        import mbi  # noqa: F401
+
+        peers["private-pgm"] = lambda: private_pgm(counts)
+    for name, release in peers.items():
+        start = time.process_time()
+        theirs = release()
+        seconds = time.process_time() - start
+        label = f"fitted-counts: {num:,} trips of {size} stops in {slots} windows; peer {name}"
+        rows.append(row(label, ours, seconds))
+        for what, axes in {"stop pair": 2, "stop": (1, 2)}.items():
+            errors = [rmse((one - counts).sum(axis=axes)) for one in (found, theirs)]
+            rows.append(row(f"{label}, error per {what}", *errors, "trips"))
+    return rows
+
+
+def private_pgm(counts: IntArray, iterations: int = 1_000) -> FloatArray:
+    """Fit three two-way margins with a third of epsilon 1 each as private-pgm does; it samples no whole trips."""
+    import mbi
+
+    draw, (size, _, slots) = np.random.default_rng(1), counts.shape
+    domain = mbi.Domain(["o", "d", "t"], [size, size, slots])
+    scale, measured = 3.0, []
+    for names, axis in {("o", "d"): 2, ("o", "t"): 1, ("d", "t"): 0}.items():
+        sums = counts.sum(axis=axis)
+        noise = draw.geometric(1 - np.exp(-1 / scale), sums.shape) - draw.geometric(1 - np.exp(-1 / scale), sums.shape)
+        measured.append(mbi.LinearMeasurement((sums + noise).reshape(-1).astype(float), names, stddev=scale * 2**0.5))
+    model = mbi.estimation.MirrorDescent().estimate(domain, measured, iters=iterations)
+    return np.asarray(model.project(("o", "d", "t")).datavector()).reshape(counts.shape)
 
 
 def _release_rows() -> list[Row]:

@@ -214,6 +214,9 @@ CASES = [
     CountsCase(
         "constrained-counts", {"epsilon": 1, "features": [["mode"]], "budget_shares": {"cells": 0.7, "mode": 0.3}}
     ),
+    CountsCase("fitted-counts", {"epsilon": 1}),
+    CountsCase("fitted-counts", {"epsilon": 2, "workload": ["zone pairs by window", "stop pairs by window"]}),
+    CountsCase("fitted-counts", {"epsilon": 1, "budget_shares": {"departures": 0.7, "windows": 0.3}}),
 ]
 """Every mechanism, in its sound and its published forms. A new mechanism adds one line."""
 
@@ -233,5 +236,6 @@ LARGER_CASES = [
     Case("sampled-lattice", SAMPLE, LEVELLED, {"protects": "ride"}),
     CountsCase("noisy-counts", {"epsilon": 1}, {}, {**BY_DAY, "time": WEEKDAYS}),
     CountsCase("constrained-counts", {"epsilon": 1}, {}, {**RIDERS, "time": WEEKDAYS}),
+    CountsCase("fitted-counts", {"epsilon": 1}, {}, {**RIDERS, "time": WEEKDAYS}),
 ]
 """More kinds of columns, persons, days and riders."""

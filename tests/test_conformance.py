@@ -45,6 +45,7 @@ QUICK = {
     "size-profile": {"epsilon": 3, "risk": "0.2", "expected": 2, "intervals": 1},
     "hierarchical-counts": {"epsilon": 40, "features": [[]]},
     "constrained-counts": {"epsilon": 40, "features": [[]]},
+    "fitted-counts": {"epsilon": 40, "budget_shares": {"windows": 1}},
 }
 """Parameters with which prove examines a mechanism in a moment, where those of its kind are not enough."""
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dunnage.ledger import Ledger
     from dunnage.mechanisms.clusters import UtilityClusters
     from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts
+    from dunnage.mechanisms.fitted_counts import FittedCounts
     from dunnage.mechanisms.full_domain import FullDomain
     from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
     from dunnage.mechanisms.partition import Partition
@@ -143,6 +144,7 @@ PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
         "mechanisms.size_profile": ("SizeProfile",),
         "mechanisms.noisy": ("NoisyValues", "NoisyClusters"),
         "mechanisms.counts": ("NoisyCounts", "HierarchicalCounts", "ConstrainedCounts"),
+        "mechanisms.fitted_counts": ("FittedCounts",),
         "devices.numbers": ("LocalNumeric",),
         "devices.places": ("LocalLocation",),
         "devices.paths": ("LocalTrajectory",),

@@ -71,6 +71,8 @@ def mechanism_of(policy: Policy) -> Mechanism:
         if parameter.is_required() and key not in parameters:
             remedy = f"Write {key} = ... in [mechanism]. It has no default, because the promise is your choice."
             problems.append(Problem("is missing", where=f"mechanism.{key}", remedy=remedy))
+    if "expected_trips" in kind.model_fields and policy.expect.trips is not None:
+        parameters.setdefault("expected_trips", policy.expect.trips)
     if policy.schema.person is not None and not kind.counts_persons:
         able = ", ".join(key for key, other in MECHANISMS.items() if other.counts_persons)
         remedy = f"Use {able}, or leave [contribution] out."

@@ -171,7 +171,9 @@ class Part(NamedTuple):
         trips, whole = self.trips.under(_with_time(trial.policy, time)), trial.policy.schema.universe(self.trips.period)
         truth, prepared = true_counts(trips, rows=self.rows), trial.mechanism.prepare(trips)
         num_draws = min(max_draws, max(MIN_DRAWS, DRAWN_TRIPS // max(1, truth.num_trips)))
-        errors, levels = [], levels_of(whole)
+        asked = trial.mechanism.levels(trial.policy.schema)
+        others = {name: columns for name, columns in levels_of(whole).items() if columns not in asked.values()}
+        errors, levels = [], {**asked, **others}
         for draw in range(num_draws):
             noise = Noise(seed=SEED + draw)
             rows = self.rows if trips.schema.contribution is None else self.rows & kept_rows(trips, noise)

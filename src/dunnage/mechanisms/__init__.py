@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "ConstrainedCounts": ".counts",
+    "FittedCounts": ".fitted_counts",
     "FullDomain": ".full_domain",
     "HierarchicalCounts": ".counts",
     "NoisyClusters": ".noisy",

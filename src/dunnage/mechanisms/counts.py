@@ -478,6 +478,10 @@ class CountsMechanism(Mechanism):
             notes=self.notes(),
         )
 
+    def levels(self, schema: Schema) -> dict[str, FeatureColumns]:
+        """Return the sums that the owner asks for, the most important first; by default the released types."""
+        return {}
+
     @abc.abstractmethod
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
         """Check that the noise follows from epsilon and from the change of one protected unit; name its figures."""
@@ -539,26 +543,10 @@ Features = Annotated[
 class FeatureMechanism(CountsMechanism):
     """A mechanism that queries features (partitions of the cells by public columns) and makes answers consistent."""
 
-    as_published: Flag = False
-    fewest_features: ClassVar[str]  # name of the features that need only stops and windows
-
-    @property
-    def form(self) -> CountForm:
-        return AS_PUBLISHED if self.as_published else EXACT
-
-    def notes(self) -> tuple[str, ...]:
-        return ("noisy-counts.md#the-laws", "constrained-counts.md#privacy") if self.as_published else self.proof
-
     def promise(self, schema: Schema) -> Promise:
         promise = super().promise(schema)
         self.queries(schema)  # refuses features that do not fit
         return promise
-
-    @classmethod
-    def richest_features(cls, city: City | None) -> str:
-        """Name the richest features that a city supports: the fourth need zones, the fifth also modes."""
-        richest = 3 if city is None or city.zones is None else 4 if city.modes is None else 5
-        return cls.fewest_features.replace("3", str(richest))
 
     @abc.abstractmethod
     def queries(self, schema: Schema) -> tuple[Query, ...]:
@@ -622,6 +610,26 @@ class FeatureMechanism(CountsMechanism):
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> NoisyQueries:
         return self.asked(dataset)
 
+
+class NamedFeatures(FeatureMechanism):
+    """A mechanism of a paper, which has names for features."""
+
+    as_published: Flag = False
+    fewest_features: ClassVar[str]  # name of the features that need only stops and windows
+
+    @property
+    def form(self) -> CountForm:
+        return AS_PUBLISHED if self.as_published else EXACT
+
+    def notes(self) -> tuple[str, ...]:
+        return ("noisy-counts.md#the-laws", "constrained-counts.md#privacy") if self.as_published else self.proof
+
+    @classmethod
+    def richest_features(cls, city: City | None) -> str:
+        """Name the richest features that a city supports: the fourth need zones, the fifth also modes."""
+        richest = 3 if city is None or city.zones is None else 4 if city.modes is None else 5
+        return cls.fewest_features.replace("3", str(richest))
+
     def problems(self, schema: Schema) -> Iterator[Problem]:
         assert schema.trip is not None  # it has promised
         zoned = schema.city is not None and schema.city.zones is not None
@@ -649,8 +657,8 @@ class NoisyQueries:
     """Features with the noise of their answers: public facts."""
 
     universe: Universe  # the universe of the cells
-    queries: tuple[Query, ...]  # the cells, then the other features
-    features: tuple[Feature, ...]  # the other features
+    queries: tuple[Query, ...]  # the cells, if they are queried by themselves, then the features
+    features: tuple[Feature, ...]
     laws: tuple[CountLaw, ...]  # law of the noise of each query
     epsilon: Fraction  # shared by all queries
 
@@ -669,13 +677,14 @@ class NoisyQueries:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return (self.universe.num_cells, *(feature.size for feature in self.features))
+        sizes = [feature.size for feature in self.features]
+        return tuple(sizes if len(sizes) == len(self.queries) else [self.universe.num_cells, *sizes])
 
     def noisy_sums(self, counted: Counted, noise: Noise) -> list[NDArray[Any]]:
         pairs, slots = self.universe.split(counted.cells)
         return [
             feature.sums(pairs, slots, counted.counts) + law.draw(noise, feature.size)
-            for feature, law in zip(self.features, self.laws[1:], strict=True)
+            for feature, law in zip(self.features, self.laws[-len(self.features) :], strict=True)
         ]
 
     def noisy_cells(self, counted: Counted, layout: Layout, noise: Noise) -> NDArray[Any]:
@@ -699,7 +708,8 @@ class NoisyQueries:
     def foresee(self, counted: Counted, *extra: str) -> Foresight:
         """Predict the error of each feature's sums, and that of publishing nothing: root mean squares, in trips."""
         pairs, slots = self.universe.split(counted.cells)
-        sums = [counted.counts, *(feature.sums(pairs, slots, counted.counts) for feature in self.features)]
+        sums = [feature.sums(pairs, slots, counted.counts) for feature in self.features]
+        sums = sums if len(sums) == len(self.queries) else [counted.counts, *sums]
         lines, rows = [], []
         for query, size, law, true_sums in zip(self.queries, self.sizes, self.laws, sums, strict=True):
             nothing = math.sqrt(float((true_sums.astype(np.float64) ** 2).sum()) / size)
@@ -835,7 +845,7 @@ class NoisyCounts(CountsMechanism):
 MAX_CELLS = 50_000_000
 
 
-class HierarchicalCounts(FeatureMechanism):
+class HierarchicalCounts(NamedFeatures):
     """Query every node of a tree of features with noise, and make all counts consistent by least squares.
 
     Parameters
@@ -944,7 +954,7 @@ def _kept_shares(given: object) -> str | Pairs:
     return tuple((str(name), exact(value, what=f"the share of {name}")) for name, value in pairs)
 
 
-class ConstrainedCounts(FeatureMechanism):
+class ConstrainedCounts(NamedFeatures):
     """Query several features with noise, then compute the consistent, non-negative counts nearest to all answers.
 
     Parameters

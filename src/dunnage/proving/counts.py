@@ -18,6 +18,7 @@ from dunnage.kernels.counts.laplace import DiscreteLaplace, FlooredLaplace, Roun
 from dunnage.ledger import Ledger
 from dunnage.mechanisms import counts as mechanisms
 from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts, true_counts
+from dunnage.mechanisms.fitted_counts import QUESTIONS, FittedCounts
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.proving.examining import (
@@ -309,6 +310,22 @@ def check_constrained_counts(long: bool) -> Iterator[Verdict]:
     yield examine(_days(rider, most=1, steps=2), long=long)
 
 
+def check_fitted_counts(long: bool) -> Iterator[Verdict]:
+    """Check one margin and two, riders, the law of their noise, and all shares."""
+    yield examine_count_law(FittedCounts.name, DiscreteLaplace(Fraction(7, 3)), reach=40)
+    workloads = [(), *((one,) for one in QUESTIONS), ("departures", "stop pairs by window")]
+    chosen = product(workloads, (Fraction(1, 100), Fraction(1), Fraction(20)), (None, 1, 10**6))
+    yield examine_shares([FittedCounts(epsilon=e, workload=w, expected_trips=n) for w, e, n in chosen])
+    one = FittedCounts(epsilon=4, budget_shares={"windows": 1})
+    yield examine(counts_case(one, TABLES, steps=3 if long else 2, variant="one margin"), long=long)
+    two = FittedCounts(epsilon=9 if long else 12, budget_shares={"windows": "0.6", "departures": "0.4"})
+    tables = TABLES if long else TABLES[:2]
+    yield examine(counts_case(two, tables, steps=3 if long else 2, variant="two margins"), long=long)
+    rider = FittedCounts(epsilon=6, budget_shares={"windows": 1})
+    yield examine(_riders(rider, most=2, trips_of_rider=(2, 0), steps=5), long=long)
+    yield examine(_days(rider, most=1, steps=5), long=long)
+
+
 def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
     yield examine(counts_case(kind(epsilon=6), TABLES, steps=3, variant="2 cells"), long=long)
     yield examine(_group(kind(epsilon=6), 2, steps=5), long=long)
@@ -318,4 +335,5 @@ CHECKS: Checks = {
     NoisyCounts: check_noisy_counts,
     HierarchicalCounts: check_hierarchical_counts,
     ConstrainedCounts: check_constrained_counts,
+    FittedCounts: check_fitted_counts,
 }

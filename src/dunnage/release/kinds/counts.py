@@ -238,7 +238,8 @@ def _noise_words(certificate: Certificate) -> str:
     measures = certificate.counts
     if measures.features is not None:
         # Counts that were fitted to all sums state how close they are.
-        words.append(_feature_words(measures.features, fitted=measures.kkt_residual is not None))
+        modelled = "workload" in certificate.mechanism
+        words.append(_feature_words(measures.features, fitted=measures.kkt_residual is not None, modelled=modelled))
     else:
         words.append(_surplus_words(certificate))
     if measures.expected is not None:
@@ -265,7 +266,7 @@ def _surplus_words(certificate: Certificate) -> str:
     ).rstrip("\n")
 
 
-def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
+def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool) -> str:
     table = "\n".join(
         f"| {item.feature} | {item.groups:,} | {amount(count_noise_spread(item.law, exact(item.scale)))} |"
         for item in features
@@ -278,8 +279,11 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
     if fitted:
         made = "the counts are those that are nearest to\nall of them, add up, and are not negative"
         after = "The total, and sums over many types of trips, are relatively far more precise than single counts."
-    return f"""These sums were counted, each got noise, and {made}.
-`{CELLS}` are the single types of trips.
+    single = f"\n`{CELLS}` are the single types of trips."
+    if modelled:
+        made, single = "a model was fitted to them. The counts\nare drawn from it: whole numbers that nearly add up", ""
+        after = "**Read these sums.** Single counts, and other sums, follow from the model and may be far off."
+    return f"""These sums were counted, each got noise, and {made}.{single}
 
 | sums by | number of sums | standard deviation of the noise on each, in trips |
 | --- | ---: | ---: |

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts fitted to noisy margins: a log-linear model, shrinkage towards what was measured, and whole numbers.
+
+A margin is a noisy table of sums over pairs, origins, destinations or pairs of zones, with or without slots of time.
+From the noisy sums alone, in this order:
+
+1. Each table of sums that a step needs is the mean of all measured margins that are as fine or finer, weighted by
+   their precision.
+2. Origins, destinations and slots shrink towards equal shares, by :func:`~dunnage.kernels.counts.tables.posterior`.
+3. Pairs are expected to have origin times destination over the total, times what zones have in common; if pairs were
+   measured, each shrinks towards that by how noisy it is; then their sums are moved to those of origins, destinations
+   and zones.
+4. Slots: the count of a cell is c[o, d] a[o, t] b[d, t] g[zone, zone, t], by iterative proportional fitting to the
+   tables of pairs, origins by slot, destinations by slot and pairs of zones by slot. All sums are products of small
+   matrices, so that no table of cells exists unless cells were measured, which then shrink towards the model.
+5. Whole numbers: a pair gets a whole number of trips, so that origins keep their sums and destinations nearly do; then
+   its trips get slots, so that origins and destinations by slot nearly keep theirs.
+
+Everything here sees noisy sums and public facts only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from dunnage.arrays import FloatArray, IntArray, kernel
+from dunnage.kernels.counts.projection import sort_falling
+from dunnage.kernels.counts.tables import SPREAD_OF_SQUARES, posterior
+
+Ends = Literal["pairs", "origins", "destinations", "zones", "all"]
+Table = tuple[Ends, bool]  # sums over what, and whether by slot
+
+SWEEPS = 12  # of proportional fitting; the sums of origins and destinations by slot are then off by less than rounding
+ROUNDS = 8  # corrections of a table towards its sums, one after the other
+LEAST = 1e-6  # smallest share of the mean that a fitted count may have: nothing is surely empty
+PULL = 0.3  # how much the sums by slot decide where the next trip of a pair goes, against its own share
+PAIR_PULL = 0.1  # the same for the sums of destinations and the next pair of an origin
+FEW = 0.1  # smallest share of trips worth keeping once uncertain ones are gone: those are the largest noise
+GAIN = 0.8  # part of what a table is expected to explain that counts when it is compared with an empty table
+_TINY = 1e-300
+
+
+class Margin(NamedTuple):
+    sums: FloatArray  # noisy; pairs (origin, destination), ends (stop,), zones (zone, zone), all (); slots come last
+    variances: FloatArray  # of the noise of each
+
+
+class Fitted(NamedTuple):
+    pairs: FloatArray  # (origin, destination)
+    origins: FloatArray  # factors, (origin, slot)
+    destinations: FloatArray  # (destination, slot)
+    zones: FloatArray  # (zone, zone, slot)
+    cells: FloatArray  # (origin, destination, slot) if cells were measured, else empty
+    alone: FloatArray  # the same before cells were moved to their sums, so that noise gained nothing
+
+
+def coarser(table: FloatArray, ends: Ends, wanted: Ends, zone_of: FloatArray, *, slots: bool) -> FloatArray:
+    """Add a table up to coarser ends, and over slots if they are not wanted."""
+    if wanted != ends:
+        if ends == "pairs" and wanted == "zones":
+            table = np.tensordot(zone_of, np.tensordot(zone_of, table, (0, 0)), (0, 1)).swapaxes(0, 1)
+        elif ends == "pairs" and wanted != "all":
+            table = table.sum(axis=1 if wanted == "origins" else 0)
+        else:
+            table = table.sum(axis=(0, 1) if ends in ("pairs", "zones") else 0)
+    return table if slots else table.sum(axis=-1)
+
+
+def pooled(margins: Mapping[Table, Margin], wanted: Ends, zone_of: FloatArray, *, slots: bool) -> Margin | None:
+    """Return the best estimate of a table from all margins that refine it; None if none does."""
+    parts = [
+        [coarser(part if by_slot else part[..., None], ends, wanted, zone_of, slots=slots) for part in margin]
+        for (ends, by_slot), margin in margins.items()
+        if (by_slot or not slots) and (wanted in (ends, "all") or ends == "pairs")
+    ]
+    if not parts:
+        return None
+    weight = sum((1 / variances for _, variances in parts), np.zeros(()))
+    return Margin(sum((sums / variances for sums, variances in parts), np.zeros(())) / weight, 1 / weight)
+
+
+def spread_of(expected: FloatArray, noise: FloatArray) -> FloatArray:
+    """Return the variance that is left in counts after a noisy look, if counts spread as much as they are large."""
+    own = expected + expected**2
+    return np.asarray(np.maximum(own * noise / (own + noise), _TINY))
+
+
+def shrunk(margin: Margin, expected: FloatArray) -> FloatArray:
+    """Return the mean of each count given its noisy value and what is expected of it."""
+    scale = float(np.sqrt(np.mean(margin.variances) / 2))
+    values = np.rint(np.clip(margin.sums, -(2.0**52), 2.0**52)).astype(np.int64)
+    return posterior(values.reshape(-1), scale, expected.reshape(-1)).means.reshape(expected.shape)
+
+
+def moved(table: FloatArray, spread: FloatArray, sums: list[tuple[int, FloatArray]]) -> FloatArray:
+    """Move a table to its sums over each axis in turn, the uncertain entries most, and none below zero."""
+    parts = [(axis, wanted, np.maximum(spread.sum(axis=axis), _TINY)) for axis, wanted in sums]
+    for _ in range(ROUNDS):
+        for axis, wanted, room in parts:
+            table = np.maximum(table + spread * np.expand_dims((wanted - table.sum(axis=axis)) / room, axis), 0.0)
+    return table
+
+
+def level(margin: Margin | None, size: int, total: float) -> FloatArray:
+    """Return the counts of origins, destinations or slots: equal if nobody asked, and adding up to the total."""
+    expected = np.full(size, total / size)
+    if margin is None:
+        return expected
+    # Where noise explains nearly all differences, what is left of them after shrinking is noise too.
+    noise = float(np.mean(margin.variances)) * (1 + SPREAD_OF_SQUARES / np.sqrt(size))
+    seen = float(np.mean((margin.sums - expected) ** 2))
+    trust = np.sqrt(1 - noise / seen) if seen > noise else 0.0
+    counts = moved(shrunk(margin, expected), spread_of(expected, margin.variances), [(0, np.asarray(total))])
+    counts = np.maximum(expected + trust * (counts - expected), LEAST * total / size)
+    return np.asarray(counts * (total / counts.sum()))
+
+
+def fit(margins: Mapping[Table, Margin], size: int, slots: int, zones: IntArray | None) -> Fitted:
+    """Fit counts to noisy margins; ``zones`` are those of stops, if any margin is by zone."""
+    zone_of = np.ones((size, 1)) if zones is None else np.eye(int(zones.max()) + 1)[zones]
+
+    def known(wanted: Ends, *, by_slot: bool = False) -> Margin | None:
+        return pooled(margins, wanted, zone_of, slots=by_slot)
+
+    whole = known("all")
+    total = 1.0 if whole is None else max(1.0, float(whole.sums))
+    origins, destinations = (level(known(ends), size, total) for ends in ("origins", "destinations"))
+    windows = level(known("all", by_slot=True), slots, total)
+    between = known("zones") if zones is not None else None
+    # Not from cells: each would hear its own noise in what is expected of it.
+    pairs = fit_pairs(margins.get(("pairs", False)), origins, destinations, between, zone_of)
+    # Sums by slot: where they were measured, shrunk towards those of the model without them
+    sums = [pairs.sum(axis=1), pairs.sum(axis=0), zone_of.T @ pairs @ zone_of]
+    targets = []
+    every: tuple[Ends, ...] = ("origins", "destinations", "zones")
+    for ends, own in zip(every, sums, strict=True):
+        margin = known(ends, by_slot=True) if ends != "zones" or zones is not None else None
+        expected = np.maximum(own.reshape(-1, 1), LEAST * total / own.size) * windows / total
+        if margin is not None:
+            noisy = Margin(margin.sums.reshape(expected.shape), margin.variances.reshape(expected.shape))
+            spread = spread_of(expected, noisy.variances)
+            table = moved(shrunk(noisy, expected), spread, [(0, windows), (1, expected.sum(axis=1))])
+            expected = np.maximum(table, LEAST * total / table.size)
+            expected *= (own.reshape(-1) / expected.sum(axis=1))[:, None]
+        targets.append(expected.reshape((*own.shape, slots)) if margin is not None else None)
+    fitted = proportional(pairs, targets, zone_of, windows)
+    cells = margins.get(("pairs", True))
+    if cells is None:
+        return fitted
+    expected = np.maximum(cells_of(fitted, zone_of), LEAST * total / cells.sums.size)
+    alone = shrunk(cells, expected)
+    pairs = fit_pairs(known("pairs"), origins, destinations, between, zone_of)
+    sums_of = [(2, pairs), (1, expected.sum(axis=1)), (0, expected.sum(axis=0))]
+    table = moved(alone, spread_of(expected, cells.variances), sums_of)
+    return fitted._replace(pairs=table.sum(axis=2), cells=table, alone=alone)
+
+
+def fit_pairs(
+    measured: Margin | None, origins: FloatArray, destinations: FloatArray, zones: Margin | None, zone_of: FloatArray
+) -> FloatArray:
+    """Return the counts of pairs, over all slots."""
+    total = float(origins.sum())
+    expected = np.multiply.outer(origins, destinations / total)
+    if zones is not None:  # what zones have in common
+        blocks = zone_of.T @ expected @ zone_of
+        between = np.maximum(shrunk(zones, blocks), LEAST * total / blocks.size)
+        for _ in range(SWEEPS):
+            expected *= zone_of @ (between / np.maximum(zone_of.T @ expected @ zone_of, _TINY)) @ zone_of.T
+            expected *= (origins / np.maximum(expected.sum(axis=1), _TINY))[:, None]
+            expected *= destinations / np.maximum(expected.sum(axis=0), _TINY)
+    if measured is None:
+        return np.asarray(expected)
+    spread = spread_of(expected, measured.variances)
+    return moved(shrunk(measured, expected), spread, [(1, origins), (0, destinations)])
+
+
+def proportional(
+    pairs: FloatArray, targets: list[FloatArray | None], zone_of: FloatArray, windows: FloatArray
+) -> Fitted:
+    """Fit the factors of slots to the sums of origins, destinations and pairs of zones by slot, where there are any."""
+    by_origin, by_destination, by_zone = targets
+    slots, num_zones = len(windows), zone_of.shape[1]
+    a, b = np.ones((len(pairs), slots)), np.tile(windows / windows.sum(), (len(pairs), 1))
+    g = np.ones((num_zones, num_zones, slots))
+    members = [np.flatnonzero(zone_of[:, zone]) for zone in range(num_zones)]
+    for _ in range(SWEEPS):
+        scaled = pairs / np.maximum(pair_sums(a, b, g, members), _TINY)
+        inner = np.stack([scaled[:, own] @ b[own] for own in members], axis=1)  # (origin, zone, slot)
+        if by_origin is not None:
+            a = by_origin / np.maximum((inner * np.einsum("oz,zyt->oyt", zone_of, g)).sum(axis=1), _TINY)
+        if by_zone is not None:
+            g = by_zone / np.maximum(np.einsum("oz,oyt->zyt", zone_of, inner * a[:, None]), _TINY)
+        if by_destination is not None:
+            outer = np.stack([scaled[own].T @ a[own] for own in members])  # (zone, destination, slot)
+            b = by_destination / np.maximum(np.einsum("zdt,dy,zyt->dt", outer, zone_of, g, optimize=True), _TINY)
+        a, b, g = (part / max(float(part.mean()), _TINY) for part in (a, b, g))
+    none = np.zeros((0, 0, 0))
+    return Fitted(pairs=pairs, origins=a, destinations=b, zones=g, cells=none, alone=none)
+
+
+def pair_sums(a: FloatArray, b: FloatArray, g: FloatArray, members: list[IntArray]) -> FloatArray:
+    """Return the sum over slots of the factors of each pair."""
+    sums = np.empty((len(a), len(b)))
+    for one, own in enumerate(members):
+        for other, others in enumerate(members):
+            sums[np.ix_(own, others)] = (a[own] * g[one, other]) @ b[others].T
+    return sums
+
+
+def cells_of(fitted: Fitted, zone_of: FloatArray) -> FloatArray:
+    """Return the counts of all cells by the model. Shapes: -> (origin, destination, slot)."""
+    factors = np.einsum("oz,zyt,dy->odt", zone_of, fitted.zones, zone_of, optimize=True)
+    factors = factors * fitted.origins[:, None] * fitted.destinations
+    sums = factors.sum(axis=2, keepdims=True)
+    even = np.full(factors.shape[2], 1 / factors.shape[2])
+    return np.asarray(fitted.pairs[..., None] * np.where(sums > 0, factors / np.maximum(sums, _TINY), even))
+
+
+class Kept(NamedTuple):
+    """Levels that must not be further from the truth than an empty table, as far as the fit can tell."""
+
+    pairs: bool
+    cells: bool
+
+
+def whole_counts(fitted: Fitted, zones: IntArray | None, kept: Kept) -> tuple[IntArray, IntArray, IntArray]:
+    """Return pairs, slots and counts of all cells with trips: whole numbers that nearly keep the fitted sums."""
+    size = len(fitted.pairs)
+    numbers = round_pairs(fitted.pairs)
+    if kept.pairs:
+        numbers = worthwhile(numbers, fitted.pairs)
+    of_stop = np.zeros(size, dtype=np.int64) if zones is None else zones.astype(np.int64)
+    pairs, slots, counts, parts = spread_pairs(
+        numbers, fitted.origins, fitted.destinations, fitted.zones, fitted.cells, of_stop
+    )
+    if kept.cells:
+        flat, alone = fitted.pairs.reshape(-1), fitted.alone.reshape(-1)
+        counts = worthwhile(counts, alone[pairs * fitted.cells.shape[2] + slots] if len(alone) else parts * flat[pairs])
+    held = counts > 0
+    return pairs[held], slots[held], counts[held]
+
+
+def worthwhile(numbers: IntArray, expected: FloatArray) -> IntArray:
+    """Keep numbers if all together are expected to be closer to the truth than zeros, else those that are by itself."""
+    losses = numbers * (numbers - 2 * GAIN * expected)  # of the squared error, against zero
+    if float(losses.sum()) <= 0:
+        return numbers
+    kept = np.where(losses < 0, numbers, 0)
+    return kept if kept.sum() >= FEW * numbers.sum() else np.zeros_like(numbers)
+
+
+@kernel
+def round_pairs(pairs: Any) -> Any:
+    """Round pairs so that origins keep their sums, the largest remainders first, and destinations nearly do."""
+    size = len(pairs)
+    numbers, owed, over = np.zeros((size, size), np.int64), np.zeros(size), 0.0
+    scores = np.empty(size)
+    for origin in range(size):
+        total, taken = over, 0
+        for other in range(size):
+            count = pairs[origin, other]
+            low = int(np.floor(count))
+            numbers[origin, other] = low
+            total += count
+            taken += low
+            scores[other] = -np.inf if count - low < 1e-9 else count - low + PAIR_PULL * owed[other]
+        more = min(max(int(np.floor(total + 0.5)) - taken, 0), size)
+        if more > 0:
+            order = np.arange(size)
+            sort_falling(scores, order, 0, size)
+            for place in range(more):
+                if scores[place] > -np.inf:
+                    numbers[origin, order[place]] += 1
+                    taken += 1
+        over = min(max(total - taken, -1.0), 1.0)
+        for other in range(size):
+            owed[other] += pairs[origin, other] - numbers[origin, other]
+    return numbers
+
+
+@kernel
+def spread_pairs(numbers: Any, a: Any, b: Any, g: Any, cells: Any, zones: IntArray) -> Any:
+    """Give the trips of each pair slots, in proportion to its fitted counts, so that sums by slot are nearly kept."""
+    size, num_slots, room = len(numbers), a.shape[1], 0
+    for origin in range(size):
+        for other in range(size):
+            room += min(numbers[origin, other], num_slots)
+    pairs, slots, counts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    parts, filled = np.empty(room), 0
+    owed, shares, given = np.zeros((size, num_slots)), np.empty(num_slots), np.empty(num_slots, np.int64)
+    for origin in range(size):
+        own = np.zeros(num_slots)
+        for other in range(size):
+            number = numbers[origin, other]
+            if number == 0:
+                continue
+            total = 0.0
+            for slot in range(num_slots):
+                if len(cells) > 0:
+                    shares[slot] = cells[origin, other, slot]
+                else:
+                    shares[slot] = a[origin, slot] * b[other, slot] * g[zones[origin], zones[other], slot]
+                total += shares[slot]
+            left = number
+            for slot in range(num_slots):
+                shares[slot] = number * (shares[slot] / total if total > 0.0 else 1.0 / num_slots)
+                given[slot] = min(int(np.floor(shares[slot])), left)
+                left -= given[slot]
+            while left > 0:
+                best, at = -np.inf, 0
+                for slot in range(num_slots):
+                    score = shares[slot] - given[slot] + PULL * (own[slot] + owed[other, slot])
+                    if score > best:
+                        best, at = score, slot
+                step = max(1, left // num_slots)
+                given[at] += step
+                left -= step
+            for slot in range(num_slots):
+                own[slot] += shares[slot] - given[slot]
+                owed[other, slot] += shares[slot] - given[slot]
+                if given[slot] > 0:
+                    pairs[filled], slots[filled], counts[filled] = origin * size + other, slot, given[slot]
+                    parts[filled] = shares[slot] / number
+                    filled += 1
+    return pairs[:filled], slots[:filled], counts[:filled], parts[:filled]

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts fitted to margins: a dense fit, whole numbers, shares, usefulness. prove enumerates its law."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from benchmarks.counts import Stops, bikes, released, rmse
+from tests.builders import a_trip_policy, trips
+from tests.oracles.dense_fitting import dense_fit
+from tests.refusals import refusal
+
+import dunnage as dn
+from dunnage.errors import ParameterError, PolicyError
+from dunnage.kernels.counts import fitting
+from dunnage.kernels.counts.laplace import DiscreteLaplace
+from dunnage.mechanisms.counts import ConstrainedCounts, NoisyQueries
+from dunnage.mechanisms.fitted_counts import QUESTIONS, Asked, FittedCounts, predicted_shares
+from dunnage.publishing import mechanism_of
+from dunnage.usefulness import predict_usefulness
+
+GENERATOR = np.random.default_rng
+
+
+def test_factors_fit_as_a_dense_table_does():
+    draw = GENERATOR(3)
+    zones = np.array([0, 0, 1, 1, 1, 2])
+    truth = draw.gamma(0.5, 4, size=(6, 6, 5)) + 0.01
+    zone_of = np.eye(3)[zones]
+    sums = [truth.sum(axis=1), truth.sum(axis=0), np.einsum("odt,oz,dy->zyt", truth, zone_of, zone_of)]
+    windows, pairs = truth.sum(axis=(0, 1)), truth.sum(axis=2)
+    start = pairs[..., None] * windows
+    for chosen in ((1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 1, 1)):
+        targets = [own if use else None for own, use in zip(sums, chosen, strict=True)]
+        due = dense_fit(start, pairs, *targets, zones=zones)
+        found, sweeps = pairs, fitting.SWEEPS
+        try:
+            fitting.SWEEPS = 400
+            found = fitting.cells_of(fitting.proportional(pairs, targets, zone_of, windows), zone_of)
+        finally:
+            fitting.SWEEPS = sweeps
+        assert np.allclose(found, due, rtol=1e-6)
+        assert np.allclose(found.sum(axis=2), pairs)
+
+
+def test_margins_are_pooled_by_their_precision():
+    draw = GENERATOR(4)
+    zone_of = np.eye(2)[[0, 1, 1]]
+    pairs, ends = draw.normal(size=(3, 3)), draw.normal(size=(3, 4))
+    margins = {
+        ("pairs", False): fitting.Margin(pairs, np.full((3, 3), 2.0)),
+        ("origins", True): fitting.Margin(ends, np.full((3, 4), 0.5)),
+    }
+    found = fitting.pooled(margins, "origins", zone_of, slots=False)
+    assert np.allclose(found.sums, (pairs.sum(axis=1) / 6 + ends.sum(axis=1) / 2) / (1 / 6 + 1 / 2))
+    assert np.allclose(found.variances, 1 / (1 / 6 + 1 / 2))
+    between = fitting.pooled(margins, "zones", zone_of, slots=False)
+    assert np.allclose(between.sums, zone_of.T @ pairs @ zone_of)
+    assert np.allclose(between.variances, 2 * np.outer([1, 2], [1, 2]))
+    assert fitting.pooled(margins, "destinations", zone_of, slots=True) is None
+
+
+def test_whole_numbers_keep_the_sums():
+    draw = GENERATOR(5)
+    pairs = draw.gamma(0.4, 2, size=(40, 40))
+    factors = [draw.gamma(3, 1, size=(40, 12)), draw.gamma(3, 1, size=(40, 12)), np.ones((1, 1, 12))]
+    none = np.zeros((0, 0, 0))
+    fitted = fitting.Fitted(pairs, *factors, cells=none, alone=none)
+    cells = fitting.cells_of(fitted, np.ones((40, 1)))
+    found = np.zeros((1600, 12))
+    places, slots, counts = fitting.whole_counts(fitted, None, fitting.Kept(pairs=False, cells=False))
+    np.add.at(found, (places, slots), counts)
+    found = found.reshape(cells.shape)
+    assert counts.min() >= 1
+    assert len(set(zip(places.tolist(), slots.tolist(), strict=True))) == len(places)
+    assert abs(found.sum() - pairs.sum()) <= 1
+    assert np.abs(found.sum(axis=2) - pairs).max() < 1  # each pair is rounded up or down
+    assert np.abs(found.sum(axis=(1, 2)) - pairs.sum(axis=1)).max() <= 1
+    assert np.abs(found.sum(axis=(0, 2)) - pairs.sum(axis=0)).max() <= 4
+    assert rmse(found.sum(axis=1) - cells.sum(axis=1)) < 1
+    # Numbers that are expected to be worse than nothing go, and only then.
+    few = np.full((10, 10), 0.05)
+    assert not fitting.worthwhile(fitting.round_pairs(few), few).any()
+    assert fitting.worthwhile(np.array([9, 1]), np.array([9.0, 0.1])).tolist() == [9, 1]
+
+
+def test_better_than_the_presets_and_never_worse_than_nothing():
+    """The judged comparison, on smaller systems: 1.5 times better per pair and per stop at epsilon 1."""
+    for size, slots, num, spread in ((60, 20, 3_000, 0.6), (40, 24, 20_000, 0.4), (80, 12, 1_500, 1.2)):
+        counts = bikes(size, slots, num, spread, seed=size)
+        pairs, ends = counts.sum(axis=2), counts.sum(axis=(1, 2))
+        best = [np.inf, np.inf]
+        for shares in ("uniform", "cells", "margins"):
+            preset = ConstrainedCounts(epsilon=1, features="O3", budget_shares=shares)
+            found = released(counts, preset, seed=1)
+            errors = rmse(found.sum(axis=2) - pairs), rmse(found.sum(axis=(1, 2)) - ends)
+            best = [min(one, other) for one, other in zip(best, errors, strict=True)]
+        for workload in ((), ("stop pairs", "departures")):
+            fitted = FittedCounts(epsilon=1, workload=workload, expected_trips=num)
+            found = released(counts, fitted, seed=1)
+            assert rmse(found.sum(axis=2) - pairs) < best[0] / 1.5
+            assert rmse(found.sum(axis=(1, 2)) - ends) < best[1] / 1.5
+        for question, axes in (("stop pairs", 2), ("departures", (1, 2)), ("stop pairs by window", ())):
+            fitted = FittedCounts(epsilon="0.1", workload=question, expected_trips=num)
+            found = released(counts, fitted, seed=1)
+            nothing = counts.sum(axis=axes) if axes else counts
+            assert rmse((found.sum(axis=axes) if axes else found) - nothing) <= 1.01 * rmse(nothing)
+
+
+def test_extreme_noise_and_counts_are_released():
+    for counts in (np.zeros((2, 2, 3), int), np.full((2, 2, 3), 2**52 // 12), np.eye(4, dtype=int)[..., None]):
+        for epsilon in ("0.0001", 500):
+            for question in QUESTIONS:
+                if not question.startswith("zone"):
+                    fitted = FittedCounts(epsilon=epsilon, workload=question)
+                    with np.errstate(all="raise", under="ignore"):
+                        found = released(counts, fitted, seed=1)
+                    assert (found >= 0).all()
+
+
+def test_shares_follow_from_public_facts():
+    pairs, ends = Asked("pairs", False, 90_000), Asked("origins", True, 6_000)
+    shares = predicted_shares([pairs, ends], 70_000.0, 1.0)
+    assert sum(shares) == 1
+    assert shares[0] > shares[1] > 0
+    assert predicted_shares([ends, pairs], 70_000.0, 1.0)[0] > shares[1]  # the first question counts twice
+    assert predicted_shares([ends], 10.0, 5.0) == [1]
+    policy = a_trip_policy({"name": "fitted-counts", "epsilon": 1}, expect={"trips": 400})
+    stated = dn.promise(policy).mechanism
+    assert stated["expected_trips"] == 400
+    assert stated["workload"] == ["stop pairs", "departures by window", "arrivals by window"]
+    assert sum(Fraction(str(share)) for share in stated["budget_shares"].values()) == 1
+
+
+def test_usefulness_is_judged_by_what_is_asked(tmp_path):
+    for workload in (["departures", "zone pairs by window"], ["windows"]):
+        policy = a_trip_policy({"name": "fitted-counts", "epsilon": 1, "workload": workload}, expect={"trips": 5_000})
+        expected = predict_usefulness(policy, mechanism_of(policy)).expected
+        assert [item.level for item in expected.levels[: len(workload)]] == workload
+        assert "stop pairs by window" in [item.level for item in expected.levels]
+        assert not expected.is_noise
+    data = dn.load(trips(), a_trip_policy({"name": "fitted-counts", "epsilon": 1}))
+    dn.publish(data, ledger=dn.Ledger(":memory:"), out=tmp_path / "release")
+    assert "a model was fitted to them" in (tmp_path / "release" / "README.md").read_text()
+
+
+def test_wrong_parameters_are_refused():
+    for wrong in ("stops", [], ["departures", "departures"], 3):
+        refusal(ParameterError, FittedCounts, epsilon=1, workload=wrong)
+    for wrong in ("even", {}, {"departures": 0.5}, {"departures": 1.5, "arrivals": -0.5}, {"stops": 1}):
+        refusal(ParameterError, FittedCounts, epsilon=1, budget_shares=wrong)
+    for wrong in (0, 1.5, "many", True):
+        refusal(ParameterError, FittedCounts, epsilon=1, expected_trips=wrong)
+    zoned = {"trip": {"origin": "from", "destination": "to", "time": "at", "level": "zone"}}
+    policy = a_trip_policy({"name": "fitted-counts", "epsilon": 1, "workload": ["stop pairs"]}, **zoned)
+    assert "zones" in str(refusal(PolicyError, dn.promise, policy))
+    made = FittedCounts(epsilon=1, workload="stop pairs by window", budget_shares={"stop pairs by window": 1})
+    with pytest.raises(ParameterError, match="coarser"):
+        made.check_size(
+            NoisyQueries.of(Stops(3000, 48).universe(), made.queries(Stops(3000, 48)), made.epsilon, 1, DiscreteLaplace)
+        )
