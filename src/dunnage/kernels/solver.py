@@ -157,6 +157,39 @@ def solve_prices(table: CoverTable, *, seconds: float) -> Prices | None:
     )
 
 
+class Need(NamedTuple):
+    """What the bins of a group must reach together: so much of something that each kind of bin has."""
+
+    each: FloatArray  # of a bin of each kind
+    total: FloatArray  # for each group
+
+
+class LeastBins(NamedTuple):
+    bins: IntArray | None  # (group, kind): how many bins; None without a solution
+    bound: float
+
+
+def least_bins(
+    needs: list[Need], costs: FloatArray, counts: list[int | None], floors: FloatArray | None, *, seconds: float
+) -> LeastBins:
+    """Choose bins of each kind for each group that meet its needs at the least cost, at least the floors."""
+    from scipy.optimize import LinearConstraint
+    from scipy.sparse import csr_matrix
+
+    groups, kinds = len(needs[0].total), len(costs)
+    if floors is not None:
+        needs = [*needs, Need(costs, floors)]
+    # Every line is divided by its largest number, so that the solver's tolerances mean the same for all.
+    lines = [(need.each, need.total, max(float(need.each.max()), 1e-9)) for need in needs if need.total.any()]
+    table = csr_matrix(np.kron(np.eye(groups), np.array([each / scale for each, _, scale in lines])))
+    rules = [LinearConstraint(table, lb=np.array([total / scale for _, total, scale in lines]).T.reshape(-1))]
+    limits = np.array([np.inf if count is None else count for count in counts], dtype=np.float64)
+    if np.isfinite(limits).any():
+        rules.append(LinearConstraint(np.tile(np.eye(kinds), groups), ub=limits))
+    result, bound = _integers(np.tile(costs, groups), rules, seconds)
+    return LeastBins(None if result.x is None else np.rint(result.x).astype(np.int64).reshape(groups, kinds), bound)
+
+
 class ProgramAnswer(NamedTuple):
     values: IntArray | None  # how often each pattern is used; None: no solution yet
     bound: float
