@@ -208,7 +208,9 @@ def _cover(
             tried = True
             near = _near_patterns(search, problem, pool, generator)
             share = search.deadline.left * 2 / 3
-            if near is not None and share:
+            if near is not None and not len(near):
+                search.raise_bound(len(search.bins))
+            elif near is not None and share:
                 cover = whole_cover(near, problem.demand, seconds=share, at_most=search.bound, exactly=True)
                 if cover.values is not None:
                     search.offer(problem.bins_of(near[np.repeat(np.arange(len(near)), cover.values)]))
