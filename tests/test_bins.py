@@ -148,6 +148,38 @@ def test_column_generation_alone_never_exceeds_the_optimum(width: int, monkeypat
         assert packing.objective == packing.bound == fewest_bins(weights, capacity), (weights, capacity)
 
 
+def test_patterns_near_the_bound_are_all_that_a_packing_could_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(8)
+    for weights, capacity in tiny(8, 300):
+        items = np.array([w for w in weights if w], dtype=np.int64)
+        if not len(items):
+            continue
+        problem = Sizes.of(items, list(range(len(items))), capacity)
+        grid = np.array(list(np.ndindex(*(problem.demand + 1))))
+        prices = generator.integers(0, 9, len(problem.sizes))
+        least = int(generator.integers(0, 20)), int(generator.integers(0, capacity + 1))
+        loads, out = grid @ problem.sizes, np.zeros((5000, len(problem.sizes)), dtype=np.int32)
+        given = problem.sizes, problem.most, prices
+        num = bins._list_near(given, capacity, *least, out, 10**6)
+        wanted = grid[(loads <= capacity) & (loads >= least[1]) & (grid @ prices >= least[0])]
+        assert sorted(map(tuple, out[:num])) == sorted(map(tuple, wanted))
+        assert len(wanted) < 2 or bins._list_near(given, capacity, *least, out[: len(wanted) - 1], 10**6) == -1
+        assert bins._list_near(given, capacity, *least, out, 1) == -1
+    # Edges of the Petersen graph: three perfect matchings in fractions, four in whole numbers
+    edges = [*((i, (i + 1) % 5) for i in range(5)), *((i, i + 5) for i in range(5))]
+    edges += [(5 + i, 5 + (i + 2) % 5) for i in range(5)]
+    ends = [2**i for i in range(10)]
+    odd = [ends[one] + ends[other] + 5000 for one, other in edges]
+    assert pack_bins(np.array(odd), 25_000 + sum(ends), seconds=600).bound == 4
+    monkeypatch.setattr(bins, "MAX_LISTED_PATTERNS", 0)
+    assert solved(odd, 25_000 + sum(ends), 60).bound == 4  # now by the patterns near the bound
+    monkeypatch.setattr(bins, "best_fit_decreasing", lambda items, rest, capacity: [[i] for i in rest])
+    monkeypatch.setattr(bins, "fill_by_subset_sums", lambda *args, **kwargs: None)
+    monkeypatch.setattr(bins, "l2_bound", lambda weights, capacity: 0)
+    for weights, capacity in tiny(9, 60):
+        assert solved(weights, capacity, 0.05).bound <= fewest_bins(weights, capacity)
+
+
 def test_coarsened_sizes_give_packings_but_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bins, "MAX_EASY_SIZES", 1)
     monkeypatch.setattr(bins, "COARSE_SIZES", 2)

@@ -13,7 +13,8 @@ import pytest
 from tests.oracles.bins import parts
 
 from dunnage.errors import NoPlanError
-from dunnage.kernels.bins.certified import BinKind, VectorPacking, pack_vectors
+from dunnage.kernels.bins.certified import BinKind, VectorPacking, bound_parts, pack_types, pack_vectors
+from dunnage.kernels.deadline import NEVER
 
 IntArray = npt.NDArray[np.int64]
 
@@ -91,6 +92,45 @@ def test_packings_are_the_cheapest_of_all() -> None:
             continue
         check(packing, items, kinds, groups)
         assert packing.bound == packing.cost == least, seed
+
+
+def test_bounds_of_groups_add_up_and_never_exceed_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    met = 0
+    for seed in range(120):
+        items, kinds, groups = drawn(seed)
+        kinds = [BinKind(capacity=kind.capacity, cost=int(kind.cost * 300), count=kind.count) for kind in kinds]
+        costs, least = [int(kind.cost) for kind in kinds], least_cost(items, kinds, groups)
+        parted = [items[groups == group] for group in np.unique(groups)]
+        bounds = bound_parts(parted, [1] * len(parted), kinds, costs, NEVER)
+        assert sum(bounds.each) <= bounds.total
+        assert least is None or bounds.total <= least
+        met += least is not None and bounds.total == least
+        if least is not None and not any(kind.count for kind in kinds):
+            monkeypatch.setattr("dunnage.kernels.bins.certified.too_many_types", lambda *given: len(given[0]) > 2)
+            packed = pack_types(items, *([np.ones(len(items), int)] * 2), groups, kinds, seconds=5)
+            monkeypatch.undo()
+            assert packed is not None
+            assert packed[1] <= least <= packed[0].cost(costs)
+    assert met > 50
+
+
+def test_classes_that_are_spread_force_bins_in_each_group() -> None:
+    draw = random.Random(5)
+    for _ in range(20):
+        numbers = np.array([draw.randint(1, 3) for _ in range(3)])
+        sizes, groups = np.array([[draw.randint(1, 5)] for _ in range(3)]), np.array([0, 0, draw.randint(0, 1)])
+        caps = np.array([draw.randint(1, number) for number in numbers])
+        kinds = [BinKind(capacity=(9,), cost=2), BinKind(capacity=(14,), cost=3)][: draw.randint(1, 2)]
+        type_of = np.repeat(np.arange(3), numbers)
+        ways = [
+            cheapest(own, sizes[type_of], kinds)
+            for own in parts(len(type_of))
+            if all((np.bincount(type_of[part], minlength=3) <= caps).all() for part in own)
+            and all(len(set(groups[type_of[part]].tolist())) == 1 for part in own)
+        ]
+        packed = pack_types(sizes, numbers, caps, groups, kinds, seconds=10)
+        assert packed is not None
+        assert packed[1] == packed[0].cost([int(kind.cost) for kind in kinds]) == min(c for c in ways if c is not None)
 
 
 def test_a_kind_with_no_room_for_a_resource_does_not_raise_the_bound() -> None:

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+FIRST_SHARE = 0.5
+MIN_SECONDS = 0.05
 
 
 class Deadline(float):
@@ -36,3 +42,22 @@ class Deadline(float):
 
 
 NEVER = Deadline(math.inf)
+
+
+def solve_in_turn(
+    num: int,
+    solve: Callable[[int, Deadline, T | None], T],  # number of a problem, its deadline, the plan that it improves
+    gap: Callable[[T], float],
+    deadline: Deadline,
+) -> list[T]:
+    """Solve independent problems in a share of the time each; the rest goes to those with a gap, by its size."""
+    plans: list[T] = []
+    for number in range(num):
+        share = (1 if num == 1 else FIRST_SHARE) / (num - number)
+        plans.append(solve(number, deadline.part(share), None))
+    wanting = sorted((i for i in range(num) if num > 1 and gap(plans[i]) > 0), key=lambda i: -gap(plans[i]))
+    for at, number in enumerate(wanting):
+        stop = deadline.part(gap(plans[number]) / sum(gap(plans[i]) for i in wanting[at:]))
+        if stop.left > MIN_SECONDS:
+            plans[number] = solve(number, stop, plans[number])
+    return plans

@@ -38,6 +38,7 @@ class Relaxation(NamedTuple):
 class WholeCover(NamedTuple):
     values: IntArray | None  # how often each pattern is used; None if there was no cover in time
     bound: int  # no cover from these patterns has fewer, by floating-point branch and bound with a margin
+    impossible: bool = False  # whether there is provably none as requested
 
 
 def affordable(seconds: float) -> bool:
@@ -45,7 +46,7 @@ def affordable(seconds: float) -> bool:
     return seconds >= (MIN_SECONDS if "scipy.optimize" in sys.modules else IMPORT_SECONDS)
 
 
-def relax_cover(patterns: Patterns, demand: IntArray, *, seconds: float) -> Relaxation | None:
+def relax_cover(patterns: Patterns, demand: IntArray | FloatArray, *, seconds: float) -> Relaxation | None:
     """Solve the fractional cover; None if time is up or the solver fails."""
     # It solves the dual: the prices with the largest total at which no pattern is worth more than one. The dual has few
     # columns and many rows, and the simplex method starts feasible at zero; HiGHS takes a quarter of the time.
@@ -60,15 +61,18 @@ def relax_cover(patterns: Patterns, demand: IntArray, *, seconds: float) -> Rela
     return Relaxation(values, np.maximum(np.asarray(result.x), 0.0), -float(result.fun))
 
 
-def whole_cover(patterns: Patterns, demand: IntArray, *, seconds: float, at_most: int | None = None) -> WholeCover:
+def whole_cover(
+    patterns: Patterns, demand: IntArray, *, seconds: float, at_most: int | None = None, exactly: bool = False
+) -> WholeCover:
+    """Solve the cover, or if ``at_most`` is given find any of so many patterns; ``exactly``: nothing covered twice."""
     from scipy.optimize import LinearConstraint
 
-    rules = [LinearConstraint(csr(patterns).T.tocsc(), lb=demand)]
+    rules = [LinearConstraint(csr(patterns).T.tocsc(), lb=demand, ub=demand if exactly else np.inf)]
     if at_most is not None:
         rules.append(LinearConstraint(np.ones((1, len(patterns))), ub=at_most))
     result, bound = _integers(np.full(len(patterns), 1.0 if at_most is None else 0.0), rules, seconds)
     proved = max(0, math.ceil(bound)) if at_most is None else 0
-    return WholeCover(_checked(result.x, patterns, demand), proved)
+    return WholeCover(_checked(result.x, patterns, demand), proved, result.status == _INFEASIBLE)
 
 
 def _integers(cost: FloatArray, rules: list[Any], seconds: float) -> tuple[Any, float]:
@@ -155,6 +159,39 @@ def solve_prices(table: CoverTable, *, seconds: float) -> Prices | None:
         limits={kind: float(prices[at_limits + i]) for i, kind in enumerate(table.limits)},
         objective=-float(result.fun),
     )
+
+
+class Need(NamedTuple):
+    """What the bins of a group must reach together: so much of something that each kind of bin has."""
+
+    each: FloatArray  # of a bin of each kind
+    total: FloatArray  # for each group
+
+
+class LeastBins(NamedTuple):
+    bins: IntArray | None  # (group, kind): how many bins; None without a solution
+    bound: float
+
+
+def least_bins(
+    needs: list[Need], costs: FloatArray, counts: list[int | None], floors: FloatArray | None, *, seconds: float
+) -> LeastBins:
+    """Choose bins of each kind for each group that meet its needs at the least cost, at least the floors."""
+    from scipy.optimize import LinearConstraint
+    from scipy.sparse import csr_matrix
+
+    groups, kinds = len(needs[0].total), len(costs)
+    if floors is not None:
+        needs = [*needs, Need(costs, floors)]
+    # Every line is divided by its largest number, so that the solver's tolerances mean the same for all.
+    lines = [(need.each, need.total, max(float(need.each.max()), 1e-9)) for need in needs if need.total.any()]
+    table = csr_matrix(np.kron(np.eye(groups), np.array([each / scale for each, _, scale in lines])))
+    rules = [LinearConstraint(table, lb=np.array([total / scale for _, total, scale in lines]).T.reshape(-1))]
+    limits = np.array([np.inf if count is None else count for count in counts], dtype=np.float64)
+    if np.isfinite(limits).any():
+        rules.append(LinearConstraint(np.tile(np.eye(kinds), groups), ub=limits))
+    result, bound = _integers(np.tile(costs, groups), rules, seconds)
+    return LeastBins(None if result.x is None else np.rint(result.x).astype(np.int64).reshape(groups, kinds), bound)
 
 
 class ProgramAnswer(NamedTuple):

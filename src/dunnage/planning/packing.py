@@ -25,13 +25,13 @@ import numpy as np
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, nearest_float, plain, share
-from dunnage.kernels.bins.certified import ChancePacker, ClassPacking, bound_cost, pack_types, pack_vectors
+from dunnage.kernels.bins.certified import ChancePacker, ClassPacking, bound_parts, pack_types, pack_vectors
 from dunnage.kernels.bins.chances import ClassSizes, Members, within_class_permutations
 from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
 from dunnage.kernels.bins.first_fit import MAX_COUNTS, too_many_types
 from dunnage.kernels.bins.scalar import WholeNumbers, l2_bound, pack_bins, whole_numbers
 from dunnage.kernels.bins.spreading import over_caps
-from dunnage.kernels.deadline import Deadline
+from dunnage.kernels.deadline import Deadline, solve_in_turn
 from dunnage.planning.linkage import (
     ESTIMATE_SECONDS,
     exchangeable,
@@ -71,7 +71,8 @@ LINKAGE_SECONDS = 2.0
 MAX_TIGHTENED_CLASSES = 300
 TIGHTENED_SECONDS = 1.0
 MAX_WEIGHED_BINS = 2000
-MAX_CLASSES = 2500
+MAX_CLASSES = 2500  # of a group
+MAX_GROUPED_COUNTS = 4 * MAX_COUNTS  # trucks times classes of all groups
 MAX_COUNTED_ROWS = 2000
 COUNTING_SECONDS = 0.3
 VARIANTS, MAX_VARIED_ROWS = 4, 150
@@ -349,10 +350,12 @@ class _Packer:
         alone = problem.release.noisy and problem.release.classes is None
         if len(values) == 1 and len(problem.trucks) == 1:
             room = problem.trucks[0].capacity[problem.known[0].name]
-            bins, bound = pack_apart(values[0], room, rows_by_group(problem.group), self.deadline, self.tell)
+            stop = Deadline(self.deadline).part(1.0 if problem.spread is None else 1 / 2)
+            bins, least, numbers = pack_apart(values[0], room, rows_by_group(problem.group), stop, self.tell)
+            bound = sum(map(max, least, problem.fewest_trucks))
             num = int(bins.max()) + 1
             kinds = np.zeros(num, dtype=np.int64)
-            if problem.spread is not None:
+            if problem.spread is not None and not any(map(int.__lt__, numbers, problem.fewest_trucks)):
                 effort = Effort(time.monotonic() + _short(self.deadline))
                 bins = spread_rows(problem, problem.whole(values), bins, kinds, effort)
             if not over_caps(problem.class_id, bins, problem.caps, num):
@@ -419,13 +422,14 @@ class _Packer:
             return ChancePacker(classes, caps, problem.kinds(rooms), risk=Fraction(0), groups=groups)
 
         surely = packer(types[:, 2:], whole.rooms)
-        packing = surely.solve(seconds=self.seconds_left, progress=self.tell)
+        share = 1.0 if whole.exact else PACKING_SHARE
+        packing = surely.solve(deadline=Deadline(self.deadline).part(share), progress=self.tell)
         if packing is None:
             raise _no_plan(problem)
         bound = packing.bound
         if not whole.exact:  # then the bound needs numbers that are rounded down
             below = packer(whole.below[first], whole.below_rooms)
-            lower = below.solve(seconds=self.seconds_left)
+            lower = below.solve(deadline=Deadline(self.deadline))
             bound = 0 if lower is None else lower.bound
         packing = _less_linked(surely, replace(packing, bound=bound), self.deadline)
         bins = np.empty(len(table), dtype=np.int64)
@@ -440,11 +444,11 @@ class _Packer:
         kinds = self.problem.kinds(whole.rooms)
         if len(kinds) == 1 and whole.values.shape[1] == 1 and int(whole.values.max()) <= kinds[0].capacity[0]:
             numbers, room = whole.values[:, 0].astype(np.float64), float(kinds[0].capacity[0])
-            bins, least = pack_apart(numbers, room, rows_by_group(group_of), self.deadline, self.tell)
+            bins, least, _ = pack_apart(numbers, room, rows_by_group(group_of), self.deadline, self.tell)
             num = int(bins.max()) + 1
             if kinds[0].count is not None and num > kinds[0].count:
                 raise _no_plan(self.problem)
-            return bins, np.zeros(num, dtype=np.int64), least
+            return bins, np.zeros(num, dtype=np.int64), sum(map(max, least, self.problem.fewest_trucks))
         try:
             packed = pack_vectors(whole.values, kinds, seconds=self.seconds_left, groups=group_of, progress=self.tell)
         except NoPlanError:
@@ -510,7 +514,7 @@ class _Packer:
 
     def by_chance(self, classes: list[ClassSizes], whole: Whole, risk: Fraction, rests: str) -> _Solution:
         problem = self.problem
-        if len(classes) > MAX_CLASSES:
+        if int(np.bincount(problem.group_of_class).max()) > MAX_CLASSES:
             return self.surely()
         packer = ChancePacker(
             classes, problem.caps, problem.kinds(whole.rooms), risk=risk, groups=problem.group_of_class
@@ -520,17 +524,19 @@ class _Packer:
             stop = time.monotonic() + self.seconds_left * START_SHARE
             upper = replace(self, deadline=stop, progress=None).standard(Standard())
             slots = Slots.of_assignment(upper.assignment, problem.class_id)
+            if len(classes) > MAX_CLASSES and len(upper.kinds) * len(classes) > MAX_GROUPED_COUNTS:
+                return self.surely()
             start = slots.table(len(upper.kinds), len(problem.class_sizes)), upper.kinds
         except NoPlanError:
             pass
-        packing = packer.solve(seconds=self.seconds_left, progress=self.tell, start=start)
+        packing = packer.solve(deadline=Deadline(self.deadline), progress=self.tell, start=start)
         if packing is None:
             problem.check_rows_fit([known.upper for known in problem.known])
             raise _no_plan(problem)
         first = None if start is None else packer.planned(*start)
         packing = _less_linked(packer, packing, self.deadline, also=[] if first is None else [first])
         # Sizes that were rounded up prove neither that more trucks are needed nor that other orders do not fit.
-        bound, at_most = (packing.bound, packing.at_most) if whole.exact else (0, 1.0)
+        bound, at_most = (packing.bound, packing.at_most) if whole.exact else (self.least_cost(), 1.0)
         # Row numbers are random. Sensitive values may depend on weights: assigned by them, a plan would fit less often.
         alike = exchangeable(problem.release) if risk == 0 else problem.class_id
         certified = Certified(at_least=packing.at_least, at_most=at_most, rests_on=rests)
@@ -552,19 +558,21 @@ class _Packer:
         """Plan on upper bounds, valid at any risk, for many classes or if weights inside a class are unknown."""
         problem = self.problem
         solution = replace(self, deadline=time.monotonic() + self.seconds_left / 2).standard(Standard())
-        least = 0
-        if len(problem.trucks) == 1:  # any plan that can fit has room for the smallest possible weights
-            for known in problem.known:
-                room = problem.trucks[0].capacity[known.name]
-                lower = np.minimum(known.lower, room)
-                least = max(least, pack_apart(lower, room, rows_by_group(problem.group), self.deadline, None)[1])
-        else:
-            whole = problem.whole([known.lower for known in problem.known])
-            kinds, parts = problem.kinds(whole.below_rooms), rows_by_group(problem.group)
-            costs = [int(kind.cost) for kind in kinds]
-            least = bound_cost([whole.below[rows] for rows in parts], kinds, costs, Deadline(self.deadline))
         facts = {"from_": f"upper bounds: {len(problem.class_sizes)} classes"}
-        return replace(solution, bound=min(least, solution.bound), facts=facts)
+        return replace(solution, bound=min(self.least_cost(), solution.bound), facts=facts)
+
+    def least_cost(self) -> int:
+        """Bound the cost of any plan that can fit: there is room for the true weights, or for the smallest possible."""
+        problem, members = self.problem, self.problem.release.members
+        values, group = [known.lower for known in problem.known], problem.group
+        if members is not None:
+            values = [members.column(known.name).to_numpy() for known in problem.known]
+            group = problem.group_of_class[problem.class_of_member]
+        whole = problem.whole(values)
+        kinds = problem.kinds(whole.below_rooms)
+        items = [whole.below[rows] for rows in rows_by_group(group)]
+        costs = [int(kind.cost) for kind in kinds]
+        return bound_parts(items, problem.fewest_trucks, kinds, costs, Deadline(self.deadline)).total
 
     def robust(self, model: Robust) -> _Solution:
         members = self.problem.class_members() if model.budget == "largest" else None
@@ -778,6 +786,12 @@ class _Packer:
         problem, rooms = self.problem, whole.rooms
         group_of = problem.group_of_class[class_of]
         bins, kinds, bound = self.by_members(whole, group_of)
+        if problem.spread is not None:  # a group may need more trucks for its classes than for its weights
+            used = np.bincount(group_of[np.unique(bins, return_index=True)[1]], minlength=len(problem.fewest_trucks))
+            more = more_trucks(problem, kinds, int(np.maximum(np.array(problem.fewest_trucks) - used, 0).sum()))
+            if more is None:
+                raise _no_plan(problem)
+            kinds = more
         while over_caps(class_of, bins, problem.caps, len(kinds)):
             if not self.seconds_left:
                 # There is no time to spread them: pack upper bounds within the spread, which first fit does at once.
@@ -796,10 +810,8 @@ class _Packer:
                 raise _no_plan(problem)
             kinds = more
         used, bins = np.unique(bins, return_inverse=True)
-        # The cap of a class gives a minimum number of bins.
-        least = int((-(-problem.class_sizes // np.maximum(problem.caps, 1))).max())
         cheapest = min(int(kind.cost) for kind in problem.kinds(rooms))
-        return kinds[used], bins.reshape(-1), max(bound, least * cheapest)
+        return kinds[used], bins.reshape(-1), max(bound, sum(problem.fewest_trucks) * cheapest)
 
 
 def _in_slots(problem: PackingProblem, solution: _Solution) -> _Solution:
@@ -884,7 +896,7 @@ def _less_linked(
         tighter = ChancePacker(
             packer.classes, caps, packer.kinds, risk=packer.exact_risk, groups=packer.groups, seed=packer.seed
         )
-        packing = tighter.solve(seconds=Deadline(stop).left, aim=plan.cost)
+        packing = tighter.solve(deadline=Deadline(stop), aim=plan.cost)
         if packing is not None and packing.cost <= plan.cost:
             best, low = replace(packing, bound=plan.bound), middle
         else:
@@ -912,31 +924,44 @@ def _weighed(problem: PackingProblem, solution: _Solution, deadline: float = mat
 # Groups of rows packed apart, one quantity into one kind of truck
 
 
+class Apart(NamedTuple):
+    bin_of_row: IntArray
+    bounds: list[int]  # of each group
+    bins: list[int]  # of each group
+
+
 def pack_apart(
     weights: FloatArray, capacity: float, groups: list[IntArray], deadline: float, progress: Telling | None
-) -> tuple[IntArray, int]:
-    """Pack each group of rows apart; time that a group does not use goes to the next."""
-    bin_of_row = np.empty(len(weights), dtype=np.int64)
-    num_bins = bound = 0
-    for number, rows in enumerate(groups):
-        left = max(deadline - time.monotonic(), 0.05) / (len(groups) - number)
-        bins, least = packed_group(weights[rows], capacity, left, progress if len(groups) == 1 else None)
-        for items in bins:
-            bin_of_row[rows[items]] = num_bins
-            num_bins += 1
-        bound += least
+) -> Apart:
+    """Pack each group of rows apart; time that some do not use goes to those with a gap."""
+    plans: dict[int, tuple[list[list[int]], int]] = {}
+
+    def solve(number: int, stop: Deadline, before: tuple[list[list[int]], int] | None) -> tuple[list[list[int]], int]:
+        tell, seconds = progress if len(groups) == 1 else None, max(stop.left, 0.05 / len(groups))
+        bins, least = packed_group(weights[groups[number]], capacity, seconds, tell, seed=int(before is not None))
+        if before is not None:
+            bins, least = min(bins, before[0], key=len), max(least, before[1])
+        plans[number] = bins, least
         if progress is not None and len(groups) > 1:
-            progress(f"part {number + 1} of {len(groups)}", num_bins, bound)
-    return bin_of_row, bound
+            so_far = [len(bins) for bins, _ in plans.values()], [least for _, least in plans.values()]
+            progress(f"part {number + 1} of {len(groups)}", sum(so_far[0]), sum(so_far[1]))
+        return plans[number]
+
+    solve_in_turn(len(groups), solve, lambda plan: len(plan[0]) - plan[1], Deadline(deadline))
+    bin_of_row = np.empty(len(weights), dtype=np.int64)
+    lines = [rows[items] for number, rows in enumerate(groups) for items in plans[number][0]]
+    bin_of_row[np.concatenate(lines)] = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
+    ordered = [plans[number] for number in range(len(groups))]
+    return Apart(bin_of_row, [least for _, least in ordered], [len(bins) for bins, _ in ordered])
 
 
 def packed_group(
-    weights: FloatArray, capacity: float, seconds: float, progress: Telling | None = None
+    weights: FloatArray, capacity: float, seconds: float, progress: Telling | None = None, seed: int = 0
 ) -> tuple[list[list[int]], int]:
     """Pack weights that may share a truck: the rows of each bin, and the minimum number of bins."""
     start = time.monotonic()
     numbers = whole_numbers(weights, capacity)
-    packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds, progress=progress)
+    packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds, progress=progress, seed=seed)
     if numbers.below is None:
         return packing.bins, packing.bound
     # The packing uses numbers rounded up, but only a bound on numbers rounded down is true.

@@ -94,6 +94,13 @@ class PackingProblem:
     def caps(self) -> IntArray:
         return self.class_sizes if self.spread is None else self.class_sizes // self.spread
 
+    @cached_property
+    def fewest_trucks(self) -> list[int]:
+        """The number of trucks that each group takes, however light its rows: its classes are spread over so many."""
+        fewest = np.zeros(int(self.group.max()) + 1, dtype=np.int64)
+        np.maximum.at(fewest, self.group_of_class, -(-self.class_sizes // np.maximum(self.caps, 1)))
+        return fewest.tolist()
+
     @property
     def unit_cost(self) -> Fraction:
         """The cost of one unit in whole numbers: the exact common measure of all costs."""

@@ -19,6 +19,7 @@ Joag-Dev, Proschan 1983 (negative association of permutations); Hoogervorst et a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -51,8 +52,17 @@ from dunnage.kernels.bins.scalar import (
     l2_bound,
     pack_bins,
 )
-from dunnage.kernels.deadline import NEVER, Deadline
-from dunnage.kernels.solver import CoverTable, csr, solve_prices, solve_program
+from dunnage.kernels.deadline import NEVER, Deadline, solve_in_turn
+from dunnage.kernels.solver import (
+    CoverTable,
+    LeastBins,
+    Need,
+    affordable,
+    csr,
+    least_bins,
+    solve_prices,
+    solve_program,
+)
 
 # Bins of several kinds at least cost, for one resource and more patterns than can be listed: column generation.
 #
@@ -338,6 +348,8 @@ MAX_LISTED_SUMS = 20_000_000
 MAX_FILLINGS = 300
 COMBINE_SECONDS = 5.0
 LONG_EFFORT = 6
+ROUNDED_SIZES = 300
+SPARE_ROOM = (0.0, 0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15)
 _FIRST_SEARCHES = 3
 _MANY_ITEMS = 4.0
 _BORDER = 1e-9
@@ -411,12 +423,15 @@ class ChancePacker:
         kinds: Sequence[BinKind],
         *,
         risk: Fraction,  # largest probability that not everything fits, as a fraction: at least 0, below 1
+        bound_risk: Fraction | None = None,  # the same for the bound, if these classes are a part of more
         groups: IntArray | None = None,
         seed: int = 0,  # of the searches
     ) -> None:
         self.classes, self.caps, self.kinds = list(classes), np.asarray(caps, dtype=np.int64), list(kinds)
         self.costs = [int(kind.cost) for kind in kinds]
         self.exact_risk, self.risk, self.seed = risk, float(risk), seed
+        self.exact_bound_risk = risk if bound_risk is None else bound_risk
+        self.bound_risk = float(self.exact_bound_risk)
         self.demand = np.array([sizes_of.count for sizes_of in classes], dtype=np.int64)
         self.groups = np.zeros(len(self.classes), dtype=np.int64) if groups is None else np.asarray(groups)
         self.members = [np.flatnonzero(self.groups == group) for group in np.unique(self.groups)]
@@ -464,23 +479,29 @@ class ChancePacker:
     def solve(
         self,
         *,
-        seconds: float,
+        seconds: float = math.inf,
+        deadline: Deadline = NEVER,
         progress: Progress | None = None,  # called with stage, cost and bound whenever one improves
         aim: int | None = None,
         start: tuple[IntArray, IntArray] | None = None,  # counts and kinds of a first plan
     ) -> ClassPacking | None:
         """Return the cheapest plan within the time limit, with a bound; None without a plan."""
-        search = _PlanSearch(Deadline.after(seconds), progress)
+        search = _PlanSearch(min(deadline, Deadline.after(seconds)), progress)
         self._limit(search.deadline)
-        search.offer(self.greedy() if start is None else self.planned(*start))
-        if aim is None:  # bound the cost by the smallest possible sizes of the items, each resource separately
-            parts = []
-            for own in self.members:
-                tables = [self.classes[number].smallest(self.classes[number].count) for number in own.tolist()]
-                parts.append(np.concatenate([np.diff(table, axis=0) for table in tables]).astype(np.int64))
-            aim = bound_cost(parts, self.kinds, self.costs, search.deadline.part(1 / 4, most=BOUND_SECONDS))
-        search.raise_bound(aim)
+        search.offer(None if start is None else self.planned(*start))
+        if search.plan is None:
+            search.offer(self.greedy())
+        bounds = PartBounds([0] * len(self.members), aim or 0)
+        if aim is None:  # bound the cost by the smallest possible sizes of the items, and by the caps of classes
+            limit = search.deadline.part(1 / 4, most=BOUND_SECONDS)
+            bounds = bound_parts(*self._parts(), self.kinds, self.costs, limit)
+        search.raise_bound(bounds.total)
         if search.done:
+            return self._answer(search)
+        # Groups share only the risk and limited bins. Without these, or if they are large, each is solved by itself.
+        shared = self.risk > 0 or any(kind.count is not None for kind in self.kinds)
+        if len(self.members) > 1 and (not shared or int(self.demand.sum()) > MAX_SEARCHED):
+            self._apart(search, bounds)
             return self._answer(search)
         # How many items of mean size the largest bin takes.
         means = np.array([sizes_of.moments()[0] for sizes_of in self.classes])
@@ -489,6 +510,8 @@ class ChancePacker:
         if float((room / np.maximum(mean, 1e-9)).min()) > _MANY_ITEMS:
             search.offer(self._whole_classes(search.deadline.part(1 / 8, most=BOUND_SECONDS).left))
             self._search(search, searches=_FIRST_SEARCHES, stop=1)
+            if len(self.kinds) > 1:  # there are few choices of bins, and the first that works is usually cheap
+                self._search(search, searches=1)
         if search.done:
             return self._answer(search)
         listings = self._listings(search, EXACT_WORK, step=1, upward=True) if self.members_known else None
@@ -502,7 +525,7 @@ class ChancePacker:
         elif self._is_plain:
             self._solve_plain(search)
         elif len(self.members) > 1:
-            self._apart(search)
+            self._apart(search, bounds)
             self._combine(search)
         else:
             self._search(search, searches=SEARCHES)
@@ -543,40 +566,55 @@ class ChancePacker:
             patterns[:, order] = packing.patterns
             search.offer(self.planned(*without_surplus(patterns, packing.kinds, self.demand)))
 
-    def _apart(self, search: _PlanSearch) -> None:
-        """Solve each group separately, with an equal part of the risk; limited bins that one leaves go to the next."""
-        kinds, plans, before = list(self.kinds), [], search.plan
-        unlimited = all(kind.count is None for kind in kinds)
-        for number, own in enumerate(self.members):
-            if search.deadline.late and before is not None:
-                if not unlimited:
-                    return
-                bins = np.flatnonzero(before.counts[:, own].any(axis=1))
-                kept = replace(before, counts=before.counts[bins][:, own], kinds=before.kinds[bins])
-                plans.append((own, kept))
-                continue
-            part = ChancePacker(
-                [self.classes[i] for i in own.tolist()],
-                self.caps[own],
-                kinds,
-                risk=self.exact_risk / len(self.members),
-                seed=self.seed,
-            )
-            plan_of_part = part.solve(seconds=search.deadline.left / (len(self.members) - number))
-            if plan_of_part is None:
-                return
-            plans.append((own, plan_of_part))
-            used = np.bincount(plan_of_part.kinds, minlength=len(kinds)).tolist()
-            kinds = [
-                kind if kind.count is None else replace(kind, count=kind.count - times)
-                for kind, times in zip(kinds, used, strict=True)
-            ]
-        counts = np.zeros((sum(len(plan.kinds) for _, plan in plans), len(self.classes)), dtype=np.int64)
-        at = 0
-        for own, plan in plans:
-            counts[at : at + len(plan.kinds), own] = plan.counts
-            at += len(plan.kinds)
-        search.offer(self.planned(counts, np.concatenate([plan.kinds for _, plan in plans])))
+    def _apart(self, search: _PlanSearch, bounds: PartBounds) -> None:
+        """Solve each group separately: their bounds add up, and what one leaves of risk and bins goes to others."""
+        unlimited, whole = all(kind.count is None for kind in self.kinds), search.plan
+        left = np.array([kind.count or 0 for kind in self.kinds], dtype=np.int64)
+        spare, num, plans = self.exact_risk, len(self.members), dict[int, ClassPacking]()
+
+        def solve(number: int, stop: Deadline, before: ClassPacking | None) -> ClassPacking:
+            nonlocal spare, left
+            own, start, waiting = self.members[number], None, num - number
+            limits = [left] if bounds.allotted is None else [np.minimum(bounds.allotted[number], left), left]
+            risk = spare / waiting
+            if before is not None:
+                own_risk = Fraction(1 - before.at_least)
+                spare, left = spare + own_risk, left + np.bincount(before.kinds, minlength=len(left))
+                risk = own_risk + (spare - own_risk) / sum(plan.cost > plan.bound for plan in plans.values())
+                start, limits = (before.counts, before.kinds), [left]
+            elif whole is not None and unlimited:
+                bins = np.flatnonzero(whole.counts[:, own].any(axis=1))
+                start = whole.counts[bins][:, own], whole.kinds[bins]
+            plan = None
+            for most in limits[:1] if unlimited else limits:  # first the bins that the program by totals gave it
+                if plan is None:
+                    kinds = zip(self.kinds, most.tolist(), strict=True)
+                    plan = ChancePacker(
+                        [self.classes[i] for i in own.tolist()],
+                        self.caps[own],
+                        [kind if kind.count is None else replace(kind, count=count) for kind, count in kinds],
+                        risk=max(risk, Fraction(0)),
+                        bound_risk=self.exact_bound_risk,
+                        seed=self.seed + (before is not None),
+                    ).solve(deadline=stop, start=start)
+            if before is not None and (plan is None or plan.cost >= before.cost):
+                plan = replace(before, bound=before.bound if plan is None else plan.bound)
+            if plan is None:
+                raise NoPlanError("a group does not fit into the bins that are left.")
+            spare, left = spare - Fraction(1 - plan.at_least), left - np.bincount(plan.kinds, minlength=len(left))
+            # A group that has all bins to itself may need less than with those that others leave.
+            least = max(plan.bound if unlimited else 0, bounds.each[number], 0 if before is None else before.bound)
+            plans[number] = replace(plan, bound=min(least, plan.cost))
+            return plans[number]
+
+        with contextlib.suppress(NoPlanError):
+            solve_in_turn(num, solve, lambda plan: plan.cost - plan.bound, search.deadline)
+            counts = np.zeros((sum(len(plan.kinds) for plan in plans.values()), len(self.classes)), dtype=np.int64)
+            ends = np.cumsum([len(plans[number].kinds) for number in range(num)])
+            for number, own in enumerate(self.members):
+                counts[ends[number] - len(plans[number].kinds) : ends[number], own] = plans[number].counts
+            search.offer(self.planned(counts, np.concatenate([plans[number].kinds for number in range(num)])))
+            search.raise_bound(sum(plan.bound for plan in plans.values()))
 
     def _answer(self, search: _PlanSearch) -> ClassPacking | None:
         return None if search.plan is None else replace(search.plan, bound=min(search.bound, search.plan.cost))
@@ -699,7 +737,7 @@ class ChancePacker:
             sizes = self.classes[number]
             smallest = sizes.smallest(min(int(self.caps[number]), sizes.count))
             most = int((smallest <= capacity).all(axis=1).sum()) - 1  # that a bin can take
-            if self.risk == 0:  # then only the largest members matter
+            if self.bound_risk == 0:  # then only the largest members matter
                 lines = sizes.largest(most)
                 draws.append([SumLaw.certain(-(-line // step) if upward else line // step) for line in lines])
             elif (sums := sizes.draws(most, None, step, upward, deadline)) is None:
@@ -718,7 +756,7 @@ class ChancePacker:
             draws,
             [-(-sizes.largest(most) // step) for sizes, most in listed],
             capacity // step,
-            most_risk=self.risk,
+            most_risk=self.bound_risk,
             least=least // step,
             slack=slack,
             most_patterns=MAX_PATTERNS // len(self.kinds) // len(self.members) + 1000,
@@ -772,11 +810,11 @@ class ChancePacker:
             limit = math.inf if search.plan is None else float(search.plan.cost)
             cover = program.solve(
                 deadline=deadline,
-                use=-np.log1p(-least) if self.product_holds and self.risk > 0 else None,
-                budget=-math.log1p(-self.risk) * (1 + 1e-9) + 1e-12,
+                use=-np.log1p(-least) if self.product_holds and self.bound_risk > 0 else None,
+                budget=-math.log1p(-self.bound_risk) * (1 + 1e-9) + 1e-12,
                 at_most=limit,
                 known_bound=search.bound,
-                usable=risk <= self.risk + ROUNDING,
+                usable=risk <= self.bound_risk + ROUNDING,
             )
             if cover.bound is None and search.plan is None:
                 return False
@@ -795,16 +833,14 @@ class ChancePacker:
         return True
 
     def _search(self, search: _PlanSearch, *, searches: int, stop: int | None = None, effort: int = 1) -> None:
-        """Search plans with few bins of one kind, from the bound upward; ``stop`` is how many numbers to try."""
+        """Search plans with cheap bins, from the bound upward; ``stop`` is how many choices of bins to try."""
         large = int(self.demand.sum()) > MAX_SEARCHED
-        if len(self.kinds) > 1 or len(self.members) > 1 or large or search.done:
+        if len(self.members) > 1 or large or search.done:
             return
-        most = int(self.demand.sum()) if self.kinds[0].count is None else self.kinds[0].count
-        least = max(1, search.bound // self.costs[0])
-        last = most + 1 if search.plan is None else len(search.plan.kinds)
         steps = min(effort * STEPS_PER_ITEM * int(self.demand.sum()), MAX_STEPS)
-        for number in range(least, last if stop is None else min(last, least + stop)):
-            room = np.array([self.kinds[0].capacity] * number)
+        rooms = np.array([kind.capacity for kind in self.kinds], dtype=np.int64)
+        for kinds in itertools.islice(self._choices(search), stop):
+            room = rooms[kinds]
             for attempt in range(searches):
                 if search.deadline.late:
                     return
@@ -812,11 +848,42 @@ class ChancePacker:
                 counts = mix_classes(self.classes, self.caps, room, seed=seed, steps=steps, deadline=search.deadline)
                 if counts is None:
                     continue
-                used = counts[counts.any(axis=1)]
-                plan = self.planned(used, np.zeros(len(used), dtype=np.int64))
+                used = counts.any(axis=1)
+                plan = self.planned(counts[used], kinds[used])
                 if plan is not None:
                     search.offer(plan)
                     return
+
+    def _choices(self, search: _PlanSearch) -> Iterator[IntArray]:
+        """Yield the kinds of bins that could be enough, cheapest first: for several kinds with more and more room."""
+        cost = math.inf if search.plan is None else search.plan.cost
+        if len(self.kinds) == 1:
+            most = int(self.demand.sum()) if self.kinds[0].count is None else self.kinds[0].count
+            last = most + 1 if search.plan is None else len(search.plan.kinds)
+            for number in range(max(1, search.bound // self.costs[0]), last):
+                yield np.zeros(number, dtype=np.int64)
+            return
+        before: list[int] = []
+        for share in SPARE_ROOM:
+            parts, fewest = self._parts()
+            needs = _needs(parts[0], fewest[0], self.kinds, 1 + share)
+            if not affordable(left := search.deadline.left):
+                return
+            counts = [kind.count for kind in self.kinds]
+            price = np.array(self.costs, dtype=np.float64)
+            bins = least_bins(needs, price, counts, None, seconds=left).bins
+            if bins is not None and bins[0].tolist() != before and int(bins[0] @ price) < cost:
+                before = bins[0].tolist()
+                yield np.repeat(np.arange(len(self.kinds)), bins[0])
+
+    def _parts(self) -> tuple[list[IntArray], list[int]]:
+        """Return the smallest possible sizes of the items of each group, and how many bins its caps take."""
+        parts, fewest = [], []
+        for own in self.members:
+            tables = [self.classes[number].smallest(self.classes[number].count) for number in own.tolist()]
+            parts.append(np.concatenate([np.diff(table, axis=0) for table in tables]).astype(np.int64))
+            fewest.append(int((-(-self.demand[own] // np.maximum(self.caps[own], 1))).max()))
+        return parts, fewest
 
     def _whole_classes(self, seconds: float) -> ClassPacking | None:
         """Keep every class together in one bin, so that nothing is left to chance; None if that is impossible."""
@@ -860,38 +927,72 @@ class ChancePacker:
 # Pack items with several resources, or into bins of several kinds, at least cost.
 
 
-def bound_cost(parts: Sequence[IntArray], kinds: Sequence[BinKind], costs: Sequence[int], deadline: Deadline) -> int:
-    """Bound the cost of bins for the items of each part, each resource separately; parts never share a bin."""
-    total, resources = 0, len(kinds[0].capacity)
-    for number, items in enumerate(parts):
-        bounds = []
+class PartBounds(NamedTuple):
+    each: list[int]  # cost of the bins of each part, if it had all of them to itself
+    total: int  # of all parts
+    allotted: IntArray | None = None  # (part, kind): bins of limited kinds that could be enough for each part
+
+
+def bound_parts(
+    parts: Sequence[IntArray],  # items of each, one column per resource; parts never share a bin
+    fewest: Sequence[int],  # bins of each part that its items take in any case
+    kinds: Sequence[BinKind],
+    costs: Sequence[int],
+    deadline: Deadline,
+) -> PartBounds:
+    """Bound the cost of the bins of each part and of all of them, each resource separately."""
+    if len(kinds) > 1:
+        return _bound_fleet(parts, fewest, kinds, costs, deadline)
+    each, resources = [], len(kinds[0].capacity)
+    for number, (items, least) in enumerate(zip(parts, fewest, strict=True)):
         for resource, sizes in enumerate(items.T):
             room = kinds[0].capacity[resource]
-            if len(kinds) > 1:
-                bounds.append(_total_bound(int(sizes.sum()), [kind.capacity[resource] for kind in kinds], kinds, costs))
-            elif int(sizes.max()) > room:
-                bounds.append(costs[0])
-            else:
-                share = deadline.left / ((len(parts) - number) * resources - resource)
-                enough = share > _SECONDS_PER_ITEM * len(sizes)
-                least = pack_bins(sizes, room, seconds=share).bound if enough else max(1, l2_bound(sizes, room))
-                bounds.append(least * costs[0])
-        total += max(bounds)
-    return total
+            share = deadline.left / ((len(parts) - number) * resources - resource)
+            if int(sizes.max()) > room:
+                continue
+            enough = share > _SECONDS_PER_ITEM * len(sizes)
+            least = max(least, pack_bins(sizes, room, seconds=share).bound if enough else l2_bound(sizes, room))
+        each.append(max(1, least) * costs[0])
+    return PartBounds(each, sum(each))
 
 
-def _total_bound(total: int, rooms: list[int], kinds: Sequence[BinKind], costs: Sequence[int]) -> int:
-    """Bound the cost of bins for a total: fill those with the least cost for their room first, the last in part."""
-    step = math.gcd(*costs)
-    cost, left = 0.0, float(total)
-    for kind in sorted((k for k in range(len(rooms)) if rooms[k] > 0), key=lambda k: costs[k] / rooms[k]):
-        count = kinds[kind].count
-        used = left / rooms[kind] if count is None else min(float(count), left / rooms[kind])
-        cost += used * float(costs[kind])
-        left -= used * rooms[kind]
-        if left <= 0:
-            break
-    return max(step, math.ceil(cost / step - 1e-9) * step)
+def _needs(items: IntArray, fewest: int, kinds: Sequence[BinKind], factor: float = 1.0) -> list[Need]:
+    """Return what the bins of one part must reach; items above a threshold go only to kinds with more room."""
+    needs = [Need(np.ones(len(kinds)), np.array([float(fewest)]))]
+    for sizes, room in zip(items.T, np.array([kind.capacity for kind in kinds], dtype=np.int64).T, strict=True):
+        thresholds = {0, *room.tolist(), *(room // 2).tolist(), int(room.max()) // 3} - {int(room.max())}
+        for threshold in sorted(thresholds):
+            large = sizes[sizes > threshold]
+            needs.append(Need(room * (room > threshold), np.array([float(large.sum()) * factor])))
+            needs.append(Need(room // (threshold + 1), np.array([float(len(large))])))
+    return needs
+
+
+def _bound_fleet(
+    parts: Sequence[IntArray], fewest: Sequence[int], kinds: Sequence[BinKind], costs: Sequence[int], deadline: Deadline
+) -> PartBounds:
+    """Bound by totals: a small integer program for each part, and one for all if they compete for limited kinds."""
+    price, counts, step = np.array(costs, dtype=np.float64), [kind.count for kind in kinds], math.gcd(*costs)
+    needs, each, bins = [], [], []
+    for items, least in zip(parts, fewest, strict=True):
+        own = _needs(items, least, kinds)
+        needs.append(own)
+        fractional = max(float(need.total[0] / (need.each / price).max()) for need in own if need.each.any())
+        left = deadline.left
+        answer = least_bins(own, price, counts, None, seconds=left) if affordable(left) else LeastBins(None, 0.0)
+        each.append(max(step, math.ceil(max(fractional - _MARGIN, answer.bound) / step - _MARGIN) * step))
+        bins.append(answer.bins)
+    found = [own for own in bins if own is not None]
+    allotted = np.concatenate(found) if len(found) == len(parts) else None
+    total, limits = sum(each), np.array([math.inf if count is None else count for count in counts])
+    if np.isfinite(limits).any() and (allotted is None or (allotted.sum(axis=0) > limits).any()):
+        # Lines of the same kind of need, one for each part, in one program.
+        lines = [Need(same[0].each, np.array([need.total[0] for need in same])) for same in zip(*needs, strict=True)]
+        allotted, left = None, deadline.left
+        if affordable(left):
+            allotted, bound = least_bins(lines, price, counts, np.array(each, dtype=np.float64), seconds=left)
+            total = max(total, math.ceil(bound / step - _MARGIN) * step)
+    return PartBounds(each, total, allotted)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -910,32 +1011,86 @@ def pack_types(
     groups: IntArray,  # types of different groups never share a bin
     kinds: Sequence[BinKind],  # with whole costs
     *,
-    seconds: float,
+    seconds: float = math.inf,
+    deadline: Deadline = NEVER,
     progress: Progress | None = None,
     seed: int = 0,
 ) -> tuple[TypePacking, int] | None:
     """Pack types of equal items, with a bound on the cost; by first fit alone if they are too many for a table."""
     capacities, costs = np.array([kind.capacity for kind in kinds]), [int(kind.cost) for kind in kinds]
+    deadline = min(deadline, Deadline.after(seconds))
     if not too_many_types(sizes, numbers, capacities):
         classes = [Members(np.repeat(line[None], number, axis=0)) for line, number in zip(sizes, numbers, strict=True)]
         packer = ChancePacker(classes, caps, kinds, risk=Fraction(0), groups=groups, seed=seed)
-        plan = packer.solve(seconds=seconds, progress=progress)
+        plan = packer.solve(deadline=deadline, progress=progress)
         if plan is None:
             return None
         types, bins = np.nonzero(plan.counts.T)
         return TypePacking(types, bins, plan.counts[bins, types], plan.kinds), plan.bound
-    deadline = Deadline.after(seconds)
     parts = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     items = [np.repeat(sizes[own], numbers[own], axis=0) for own in parts]
-    bound = bound_cost(items, kinds, costs, deadline.part(1 / 4, most=BOUND_SECONDS))
-    counts = [kind.count for kind in kinds]
-    packing = fit_types(sizes, numbers, caps, groups, capacities, costs, counts, deadline=deadline, bound=bound)
+    fewest = [int((-(-numbers[own] // np.maximum(caps[own], 1))).max()) for own in parts]
+    bounds = bound_parts(items, fewest, kinds, costs, deadline.part(1 / 4, most=BOUND_SECONDS))
+    bound, unlimited = bounds.total, all(kind.count is None for kind in kinds)
+    limits = [kind.count for kind in kinds]
+    packing = fit_types(sizes, numbers, caps, groups, capacities, costs, limits, deadline=deadline, bound=bound)
+    cost = math.inf if packing is None else packing.cost(costs)
+    if len(parts) > 1 and (unlimited or bounds.allotted is not None) and cost > bound and not deadline.late:
+
+        def solve(number: int, stop: Deadline, before: tuple[TypePacking, int] | None) -> tuple[TypePacking, int]:
+            own, choice = parts[number], list(kinds)
+            if bounds.allotted is not None and not unlimited:
+                counts = zip(kinds, bounds.allotted[number].tolist(), strict=True)
+                choice = [kind if kind.count is None else replace(kind, count=count) for kind, count in counts]
+            plan = pack_types(sizes[own], numbers[own], caps[own], groups[own], choice, deadline=stop, seed=seed)
+            if plan is None:
+                raise NoPlanError("a group does not fit into the bins that the program by totals gave it.")
+            best = plan[0] if before is None or plan[0].cost(costs) <= before[0].cost(costs) else before[0]
+            return best, max(plan[1] if unlimited else 0, bounds.each[number], 0 if before is None else before[1])
+
+        with contextlib.suppress(NoPlanError):
+            apart = solve_in_turn(len(parts), solve, lambda plan: plan[0].cost(costs) - plan[1], deadline)
+            bound = max(bound, sum(least for _, least in apart))
+            together = TypePacking.together([plan for plan, _ in apart], parts)
+            if together.cost(costs) < cost:
+                packing = together
+    elif cost > bound and not deadline.late and len(parts) == 1 and sizes.shape[1] == 1 and (caps >= numbers).all():
+        rounded = _pack_rounded(sizes[:, 0], numbers, kinds, deadline=deadline, seed=seed)
+        if rounded is not None and rounded.cost(costs) < cost:
+            packing = rounded
     if packing is None:
         return None
-    cost = sum(costs[kind] for kind in packing.kinds.tolist())
     if progress is not None:
-        progress("plan", cost, min(bound, cost))
-    return packing, min(bound, cost)
+        progress("plan", packing.cost(costs), min(bound, packing.cost(costs)))
+    return packing, min(bound, packing.cost(costs))
+
+
+def _pack_rounded(
+    sizes: IntArray, numbers: IntArray, kinds: Sequence[BinKind], *, deadline: Deadline, seed: int
+) -> TypePacking | None:
+    """Pack very many sizes of one resource rounded up to few, which costs little; None if an item then fits nowhere."""
+    unit = max(1, int(np.ptp(sizes)) // ROUNDED_SIZES)
+    coarse, type_of = np.unique(-(-sizes // unit), return_inverse=True)
+    demand = np.bincount(type_of, weights=numbers).astype(np.int64)
+    rounded = [replace(kind, capacity=(kind.capacity[0] // unit,)) for kind in kinds]
+    if int(coarse.max()) > max(kind.capacity[0] for kind in rounded):
+        return None
+    classes = [Members(np.full((count, 1), size)) for size, count in zip(coarse.tolist(), demand.tolist(), strict=True)]
+    packer = ChancePacker(classes, demand, rounded, risk=Fraction(0), seed=seed)
+    plan = packer.solve(deadline=deadline)
+    if plan is None:
+        return None
+    # The items of a rounded size take its places in any order.
+    size_of, places = np.nonzero(plan.counts.T)
+    items = np.repeat(np.arange(len(sizes)), numbers)
+    order, num_bins = np.argsort(type_of[items], kind="stable"), len(plan.kinds)
+    pairs = items[order] * num_bins + np.repeat(places, plan.counts[places, size_of])
+    lines, times = np.unique(pairs, return_counts=True)
+    types, bins = lines // num_bins, lines % num_bins
+    loads = np.bincount(bins, weights=sizes[types] * times, minlength=num_bins).astype(np.int64)
+    used, rooms = plan.kinds.tolist(), np.array([kind.capacity for kind in kinds], dtype=np.int64)
+    use_cheaper_kinds(used, loads[:, None], rooms, [int(kind.cost) for kind in kinds], [kind.count for kind in kinds])
+    return TypePacking(types, bins, times, np.array(used, dtype=np.int64))
 
 
 def pack_vectors(

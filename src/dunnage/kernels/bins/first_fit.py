@@ -30,6 +30,20 @@ class TypePacking(NamedTuple):
     numbers: IntArray
     kinds: IntArray  # kind of each bin
 
+    def cost(self, costs: Sequence[int]) -> int:
+        return sum(costs[kind] for kind in self.kinds.tolist())
+
+    @classmethod
+    def together(cls, packings: Sequence[TypePacking], types: Sequence[IntArray]) -> TypePacking:
+        """Join packings of different types; each comes with the numbers of its types in the whole."""
+        ends = np.cumsum([0, *(len(packing.kinds) for packing in packings)])
+        return cls(
+            np.concatenate([own[packing.types] for packing, own in zip(packings, types, strict=True)]),
+            np.concatenate([packing.bins + end for packing, end in zip(packings, ends[:-1], strict=True)]),
+            np.concatenate([packing.numbers for packing in packings]),
+            np.concatenate([packing.kinds for packing in packings]),
+        )
+
     def bin_of_item(self, type_of: IntArray) -> IntArray:
         """Return the bin of each item, if ``type_of`` is the type of each."""
         order = np.argsort(type_of, kind="stable")
@@ -83,9 +97,9 @@ def fit_types(
         cheaper = kinds[:num_bins].tolist()
         if len(costs) > 1:
             use_cheaper_kinds(cheaper, capacities[cheaper] - room[:num_bins], capacities, costs, counts)
-        cost = sum(costs[kind] for kind in cheaper)
-        if cost < least:
-            best, least = TypePacking(types, bins, into, np.array(cheaper, dtype=np.int64)), cost
+        packing = TypePacking(types, bins, into, np.array(cheaper, dtype=np.int64))
+        if packing.cost(costs) < least:
+            best, least = packing, packing.cost(costs)
     return best
 
 

@@ -8,7 +8,8 @@ A portfolio, cheapest first, that stops as soon as the bound meets the number of
 3. column generation: a fractional cover by patterns (how many items of each size a bin takes), and a bound from it;
    with very many sizes, first on sizes rounded up to few;
 4. diving: fix the patterns that the cover uses most, solve the rest again, with a little randomness in each try;
-5. the integer program over all patterns if they can be listed, else over those met so far.
+5. the integer program over all patterns if they can be listed, else, one bin above the bound, over all that a packing
+   with one bin fewer could use, else over those met so far.
 
 Why the bound is never above the truth:
 
@@ -19,11 +20,14 @@ Why the bound is never above the truth:
   the capacity is too large for a table, sizes are rounded down for the bound: more fits, the worth of a bin is
   overstated, and the bound only falls. A pattern is used only if its true sizes fit.
 - Only the integer program rests on floating point: branch and bound by HiGHS, its bound rounded down by a margin. Its
-  patterns are all those to which no item can be added, so every packing is among its covers.
+  patterns are all those to which no item can be added, so every packing is among its covers. One bin above the bound
+  b, they are fewer: at whole prices with total P, if no bin is worth more than M, every bin of a packing into b bins is
+  worth at least P - (b - 1) M, for any prices. The same with sizes as prices: no bin leaves more room than all b do.
 
 References
 ----------
-Martello, Toth 1990 (L2, dominance); Gilmore, Gomory 1961 (column generation); Farley 1990 (bound from prices).
+Martello, Toth 1990 (L2, dominance); Gilmore, Gomory 1961 (column generation); Farley 1990 (bound from prices);
+Baldacci, Christofides, Mingozzi 2008 (all columns within the gap).
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import ParameterError
 from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.kernels.solver import Patterns, Relaxation, affordable, relax_cover, whole_cover
@@ -53,6 +57,10 @@ Progress = Callable[[str, int, int], None]
 PRICE_SCALE = 10**9
 MAX_THRESHOLDS = 2000
 MAX_LISTED_PATTERNS = 20_000
+MAX_NEAR_PATTERNS = 40_000
+MAX_NEAR_STEPS = 10**7  # a quarter of a second
+MAX_NEAR_CELLS = 2 * 10**7
+NUM_PRICES = 6
 MAX_SIZES = 2000
 MAX_EASY_SIZES = 300
 COARSE_SIZES = 150
@@ -192,9 +200,24 @@ def _cover(
         pool.add(np.bincount(ranks, minlength=len(problem.sizes)).astype(np.int32))
     if _generate(search, problem, pool) is None:
         return
+    tried = False
     for attempt in itertools.count() if most_tries is None else range(most_tries):
         if search.done:
             return
+        if attempt >= _TRIES_BEFORE_PROGRAM and len(search.bins) == search.bound + 1 and not tried:
+            tried = True
+            near = _near_patterns(search, problem, pool, generator)
+            share = search.deadline.left * 2 / 3
+            if near is not None and not len(near):
+                search.raise_bound(len(search.bins))
+            elif near is not None and share:
+                cover = whole_cover(near, problem.demand, seconds=share, at_most=search.bound, exactly=True)
+                if cover.values is not None:
+                    search.offer(problem.bins_of(near[np.repeat(np.arange(len(near)), cover.values)]))
+                elif cover.impossible:
+                    search.raise_bound(len(search.bins))
+            if search.done:
+                return
         if attempt != _TRIES_BEFORE_PROGRAM:
             patterns = _dive(search, problem, pool, generator)
             search.offer(None if patterns is None else problem.bins_of(patterns))
@@ -567,6 +590,84 @@ def list_patterns(problem: Sizes, most: int, *, deadline: Deadline = NEVER) -> P
             least = sizes[i] if times < demand[i] else left_out
             stack.append((i + 1, room - times * sizes[i], least, (*numbers, times)))
     return None
+
+
+def _near_patterns(search: _BinSearch, problem: Sizes, pool: _Pool, generator: np.random.Generator) -> Patterns | None:
+    """List all patterns that a packing at the bound could use; None if there are too many or time is up."""
+    if (problem.capacity + 1) * (len(problem.sizes) + 1) > MAX_NEAR_CELLS:
+        return None
+    # Prices inside the face of the best ones exclude most: the mean of those for slightly different demands.
+    pricing, mean = Pricing(problem, deadline=search.deadline), np.zeros(len(problem.sizes))
+    for turn in range(NUM_PRICES):
+        demand = problem.demand * (1.0 + bool(turn) * 1e-3 * generator.random(len(mean)))
+        fresh, last = True, mean
+        while fresh:
+            seconds = search.deadline.left
+            relaxed = relax_cover(pool.table, demand, seconds=seconds) if seconds else None
+            if relaxed is None:
+                return None
+            prices = (np.clip(relaxed.prices, 0.0, 1.0) * PRICE_SCALE).astype(np.int64)
+            if pricing.most_worth(prices) is None:
+                return None
+            fresh = sum([pool.add(pattern) for pattern in pricing.valuable(prices)]) > 0
+            last = relaxed.prices
+        mean += last / NUM_PRICES
+    prices = (np.clip(mean, 0.0, 1.0) * PRICE_SCALE).astype(np.int64)
+    most = pricing.most_worth(prices)
+    if most is None:
+        return None
+    others = search.bound - 1
+    least = int((problem.demand * prices).sum()) - others * most, int(problem.demand @ problem.sizes)
+    out = np.zeros((MAX_NEAR_PATTERNS, len(problem.sizes)), dtype=np.int32)
+    given = problem.sizes, problem.most, prices
+    num = _list_near(given, problem.capacity, least[0], least[1] - others * problem.capacity, out, MAX_NEAR_STEPS)
+    return None if num < 0 else out[:num]
+
+
+@kernel
+def _list_near(
+    given: tuple[IntArray, IntArray, IntArray],
+    capacity: int,
+    least_worth: int,
+    least_load: int,
+    out: Patterns,
+    max_steps: int,
+) -> int:
+    """Write the patterns of at least some worth and load; return how many, or -1 if there are too many."""
+    sizes, most, prices = given
+    num = len(sizes)
+    # best[i, room]: the largest worth of items of size i and smaller
+    best = np.zeros((num + 1, capacity + 1), dtype=np.int64)
+    for i in range(num - 1, -1, -1):
+        for room in range(capacity + 1):
+            value = best[i + 1, room]
+            for times in range(1, min(most[i], room // sizes[i]) + 1):
+                value = max(value, times * prices[i] + best[i + 1, room - times * sizes[i]])
+            best[i, room] = value
+    # Depth first: how many of size i, its room and worth so far. The next number to try is left[i] - 1.
+    left, rooms, worths = np.zeros(num + 1, np.int64), np.zeros(num + 1, np.int64), np.zeros(num + 1, np.int64)
+    rooms[0], left[0] = capacity, min(most[0], capacity // sizes[0]) + 1
+    found, depth = 0, 0
+    for _ in range(max_steps):
+        if depth < 0:
+            return found
+        if left[depth] == 0:
+            depth -= 1
+            continue
+        left[depth] -= 1
+        room, worth = rooms[depth] - left[depth] * sizes[depth], worths[depth] + left[depth] * prices[depth]
+        if worth + best[depth + 1, room] < least_worth:
+            continue
+        if depth + 1 < num:
+            depth += 1
+            rooms[depth], worths[depth] = room, worth
+            left[depth] = min(most[depth], room // sizes[depth]) + 1
+        elif capacity - room >= least_load:
+            if found == len(out):
+                return -1
+            out[found] = left[:num]
+            found += 1
+    return -1
 
 
 class WholeNumbers(NamedTuple):
