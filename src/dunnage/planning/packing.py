@@ -521,7 +521,9 @@ class _Packer:
         )
         start = None
         try:  # the plan on upper bounds is valid at any risk
-            stop = time.monotonic() + self.seconds_left * START_SHARE
+            # With very many classes the first plan is most of what the time allows.
+            share = START_SHARE if len(classes) <= MAX_CLASSES else PACKING_SHARE
+            stop = time.monotonic() + self.seconds_left * share
             upper = replace(self, deadline=stop, progress=None).standard(Standard())
             slots = Slots.of_assignment(upper.assignment, problem.class_id)
             if len(classes) > MAX_CLASSES and len(upper.kinds) * len(classes) > MAX_GROUPED_COUNTS:
