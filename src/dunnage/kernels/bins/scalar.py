@@ -204,7 +204,7 @@ def _cover(
     for attempt in itertools.count() if most_tries is None else range(most_tries):
         if search.done:
             return
-        if attempt >= _TRIES_BEFORE_PROGRAM and len(search.bins) == search.bound + 1 and not tried:
+        if attempt > _TRIES_BEFORE_PROGRAM and len(search.bins) == search.bound + 1 and not tried:
             tried = True
             near = _near_patterns(search, problem, pool, generator)
             share = search.deadline.left * 2 / 3
