@@ -564,7 +564,7 @@ def test_candidates_what_they_are_measured_on_and_those_that_do_not_fit(place):
     assert {task.mechanism for task in tasks} == {"partition"}
     assert len({task.name for task in tasks}) == len(tasks)
     assert {int(task.parameters["k"]) for task in tasks} == {2, 3, 5, 10, 20}
-    others = ["full-domain", "noisy-clusters", "noisy-values", "sampled-lattice"]
+    others = ["full-domain", "noisy-clusters", "noisy-values", "sampled-lattice", "size-profile"]
     assert sorted(item.name for item in failed) == others
     borders = rows.ranges_of(dn.Numeric(lower=0, upper=1, resolution="0.1"), 4)
     assert [Fraction(str(border)) for border in borders] == [Fraction(1, 5), Fraction(1, 2), Fraction(7, 10)]

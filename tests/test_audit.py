@@ -521,7 +521,7 @@ def test_every_sentence_has_its_use_and_every_use_its_sentence() -> None:
     trees = [ast.parse(path.read_text()) for path in sorted(source.glob("*.py"))]
     texts = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     composed = ("RMSE {where}", "MAE {where}", "RMSE of shares", "MAE of shares", "candidate rows, ", "fits: ")
-    composed = (*composed, "staying on a ", "estimates: ", "counts: ", "noise: ")
+    composed = (*composed, "staying on a ", "estimates: ", "counts: ", "noise: ", "slots: ")
     assert [key for key in (*entries, *phrases) if key not in texts and not key.startswith(composed)] == []
     for call in (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)):
         name = getattr(call.func, "id", "")

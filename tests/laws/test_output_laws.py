@@ -7,6 +7,7 @@ beyond. Every output is enumerated, and its chances are compared with what the c
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pyarrow as pa
@@ -29,7 +30,9 @@ TRIPS = {
     "noisy-counts": {},
     "hierarchical-counts": {"features": [[]]},
     "constrained-counts": {"features": [[]]},
+    "fitted-counts": {"budget_shares": {"windows": 1}},
 }
+PROFILE = {"name": "size-profile", "epsilon": 3, "risk": 0.2, "expected": 2, "intervals": 2}
 
 
 def weights(mechanism: dict, **rules) -> dn.Policy:
@@ -57,6 +60,17 @@ def test_one_record_more_in_a_sample():
     verdict = examine(case_of(policy, tables, orders=False, pairs=pairs))
     assert verdict.as_expected, verdict.sentence
     assert verdict.measured <= float(mechanism_of(policy).promise(policy.schema).guarantee.delta) + 1e-12
+
+
+def test_one_record_more_in_a_profile():
+    policy, cells = weights(PROFILE, domain=[0, 4]), ("0", "4", "1.4", "-7", "1e300")
+    tables = [[], *([cell] for cell in cells), *([cell] for cell in BAD)]
+    reach = Reach(steps=6, beyond="left out", tail=1e-6)
+    case = dataclasses.replace(case_of(policy, tables, pairs=[(0, at) for at in range(1, 1 + len(cells))]), reach=reach)
+    verdict = examine(case)
+    assert verdict.as_expected, verdict.sentence
+    absent = [(0, at) for at in range(1 + len(cells), len(tables))]
+    assert examine(dataclasses.replace(case, pairs=absent)).measured == 0
 
 
 def test_a_sample_that_refuses_tells_everything():
@@ -153,4 +167,4 @@ def test_files_without_rows(case, tmp_path):
 
 def test_every_private_mechanism_is_here():
     private = {case.name for case in CASES if is_private(case)}
-    assert private == {"noisy-values", "noisy-clusters", "sampled-lattice", *TRIPS} <= set(MECHANISMS)
+    assert private == {"noisy-values", "noisy-clusters", "sampled-lattice", PROFILE["name"], *TRIPS} <= set(MECHANISMS)

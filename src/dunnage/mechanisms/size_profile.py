@@ -283,7 +283,7 @@ class SizeProfile(Mechanism):
         group, num = strata(dataset)
         if self.expected is None:
             return group, np.bincount(group, minlength=num).tolist()
-        return group, [max(1, round(self.expected / num))] * num
+        return group, [max(1, round(self.expected / max(num, 1)))] * num
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> list[Layout]:
         """Choose all grids, from public facts, so that a refusal costs nothing."""
@@ -431,7 +431,7 @@ class SizeProfile(Mechanism):
         """Say from public facts, or what the owner takes for public, what the profile costs."""
         schema, (_, records), layouts = dataset.schema, self.groups(dataset), self.prepare(dataset)
         if not layouts:
-            return Foresight()
+            return Foresight(warnings=("there are no rows, and so no groups: the release will have no slots.",))
         domains, capacity = self._space(schema)
         largest = max(layouts, key=lambda layout: len(layout.sizes))
         cost, single = sum(layout.cost for layout in layouts), 0.0
