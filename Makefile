@@ -17,11 +17,11 @@ demo: $(CORE)
 test: $(READY) # the checks run beside the tests
 	$(MAKE) --no-print-directory --jobs=2 check tests
 
-tests: $(READY)
-	$(BIN)/python -m pytest -n 2
+tests: $(READY) # a third process uses the time in which two wait for disks and processes
+	$(BIN)/python -m pytest -n 3
 
 test-all: $(READY) # the long forms as well
-	DUNNAGE_LONG=1 $(BIN)/python -m pytest -n 2
+	DUNNAGE_LONG=1 $(BIN)/python -m pytest -n 3
 
 check: $(READY)
 	$(BIN)/ruff check .
