@@ -176,6 +176,7 @@ UNSEEN: dict[str, tuple[str, str]] = {
     r"mechanism\.quantiles\.\d": ("noisy-clusters", "at which shares of private values they were cut"),
     r"mechanism\.(epsilon|delta)": ("sampled", "more was asked for than was met"),
     r"mechanism\.(workload.*|expected_trips)": ("fitted", "what shares were chosen by; they are stated"),
+    r"attributes\.\d\.domain\.window_minutes": ("fitted", "of no rows"),
     r"mechanism\.prune": ("hierarchical", "whether sums that were cut off had been looked at"),
     r"mechanism\.threshold": ("noisy-counts", "a lower one, which no count falls below either"),
     r"mechanism\.confidence": ("estimates", "reports are not at hand"),

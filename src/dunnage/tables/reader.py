@@ -16,6 +16,7 @@ import io
 import string
 import sys
 import time
+import traceback
 import zipfile
 import zlib
 from collections import Counter
@@ -537,6 +538,9 @@ class TableStream:
             own = sys.getrefcount(note)
             try:
                 yield from self._csv_batches(columns, note)
+            except BaseException as error:
+                traceback.clear_frames(error.__traceback__)  # they would hold the function as well
+                raise
             finally:
                 # A thread of Arrow that still holds the function when Python ends would abort the program.
                 end = time.monotonic() + _RELEASE_SECONDS
