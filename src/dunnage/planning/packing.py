@@ -83,7 +83,7 @@ WEIGHING_SHARE = 0.2
 MIN_SECONDS = 0.5
 LIKELY_RISKS = (Fraction(0), Fraction(1, 2), Fraction(9, 10))
 SLOTS_HOLD = (
-    "the law of the noise, for any data: all slots fit the trucks, and with this probability each package has a slot "
+    "the law of the noise, for any data: all slots fit the trucks, and with this probability each record has a slot "
     "of at least its size"
 )
 MULTISETS = "the released multisets: rows of a class are in random order and exchangeable"
