@@ -73,10 +73,11 @@ def plan_page(plan: Plan, release: Release) -> str:
         cells = [*([labels[number]] if labels else []), *([plan.truck_of_bin[number]] if len(plan.trucks) > 1 else [])]
         rows.append([f"{number}", *cells, f"{sizes[number]:,}", f"{kinds[number]:,}", *loads, percent(fullest)])
     heads = ["Truck", *([plan.by or ""] if labels else []), *(["Kind"] if len(plan.trucks) > 1 else [])]
-    heads += [f"{record}s".capitalize(), "Classes", *(f"Load ({name})" for name in plan.quantities), "Filled at most"]
+    unit = "Slots" if release.certificate.rows.slots is not None else f"{record}s".capitalize()
+    heads += [unit, "Classes", *(f"Load ({name})" for name in plan.quantities), "Filled at most"]
     figures = [
         draw.Figure("Trucks", f"{plan.num_bins:,}", _proof(plan)),
-        draw.Figure(f"{record}s".capitalize(), f"{int(sizes.sum()):,}", f"{sizes.mean():.1f} in a truck on average"),
+        draw.Figure(unit, f"{int(sizes.sum()):,}", f"{sizes.mean():.1f} in a truck on average"),
         draw.Figure("Filled", percent(float(high.max(axis=0).mean())), "at most, on average"),
     ]
     if linkage is not None:
