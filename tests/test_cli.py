@@ -30,7 +30,7 @@ from typer.main import get_command
 
 import dunnage as dn
 from dunnage.cli import app
-from dunnage.demo import Demo
+from dunnage_demo import Demo
 
 COMMAND = [sys.executable, "-c", "from dunnage.cli import main; main()"]
 PUBLISH = "publish parcels.csv --policy parcels.toml -o release"
@@ -119,7 +119,7 @@ def test_json_on_every_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert fine(f"budget show {LEDGER} --dataset parcels")["dataset"] == "parcels"
     assert fine(f"{BUDGET} --epsilon 2 --neighbours add-remove --note why")["dataset"] == "x"
     # The demo itself is run where it is tested.
-    monkeypatch.setattr("dunnage.demo.run_demo", lambda out, **_: Demo(Path(out) / "report.html", ("Loads", "Riders")))
+    monkeypatch.setattr("dunnage_demo.run_demo", lambda out, **_: Demo(Path(out) / "report.html", ("Loads", "Riders")))
     report = str(Path("demo", "report.html"))
     assert fine("demo --quick --out demo") == {"report": report, "stories": ["Loads", "Riders"]}
     (place / "release" / "data.csv").write_text("x")

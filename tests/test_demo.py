@@ -15,11 +15,11 @@ from urllib.parse import unquote
 import pytest
 
 import dunnage as dn
-from dunnage import demo
+import dunnage_demo as demo
 from dunnage.advising.frontier import Frontier
-from dunnage.demo import run_demo
-from dunnage.demo.story import Numbers, Story, Traced, bars_picture, find_field, signed
 from dunnage.errors import InternalError, OutputError
+from dunnage_demo import run_demo
+from dunnage_demo.story import Numbers, Story, Traced, bars_picture, find_field, signed
 
 STORIES = ("loads", "riders", "carriers")
 

@@ -302,12 +302,14 @@ BENT = re.compile(
 def sentences() -> Iterator[tuple[str, str]]:
     """Everything that people read, by file: documents, templates, texts as data, and strings of the source."""
     pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
-    source = ROOT / "src" / "dunnage"
-    texts = [path for path in source.rglob("*") if path.suffix in (".html", ".toml", ".js", ".md", ".txt")]
+    source = [path for root in ("src", "examples") for path in (ROOT / root).rglob("*")]
+    texts = [path for path in source if path.suffix in (".html", ".toml", ".js", ".md", ".txt")]
     for path in [*pages, *(ROOT / "docs").rglob("*.md"), *texts]:
         text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", path.read_text(), flags=re.DOTALL)  # code in templates
         yield path.relative_to(ROOT).as_posix(), re.sub(r'^"?[\w ,()-]+"? = ', "", text, flags=re.M)  # keys of data
-    for path in source.rglob("*.py"):
+    for path in source:
+        if path.suffix != ".py":
+            continue
         if not BENT.search(re.sub(r'"\s+\w?"', "", path.read_text())):  # also where a string goes on in the next line
             continue  # parsing takes much longer
         tree = ast.parse(path.read_text())

@@ -104,7 +104,7 @@ def demo(
 
     Example: dunnage demo -o demo-out
     """
-    from dunnage.demo import run_demo
+    from dunnage_demo import run_demo
 
     with progress() as tell:
         done = run_demo(out, quick=quick, force=force, progress=tell)

@@ -8,10 +8,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from dunnage.demo import carriers, loads, riders
-from dunnage.demo.story import NUMBERS_FILE, Progress, Story, numbers_table, write_text
 from dunnage.errors import OutputError
 from dunnage.showing.figures import Svg, render
+from dunnage_demo import carriers, loads, riders
+from dunnage_demo.story import NUMBERS_FILE, Progress, Story, numbers_table, write_text
 
 __all__ = ["Demo", "run_demo"]
 

@@ -14,13 +14,13 @@ from dunnage.collecting.estimate import estimate, write_estimates
 from dunnage.collecting.files import collect
 from dunnage.collecting.fleet import simulate
 from dunnage.collecting.tasks import read_task
-from dunnage.demo import story
 from dunnage.devices.places import LocalLocation, enumerated_loss
 from dunnage.devices.subjects import Grid
 from dunnage.samples import CITY_BOX, PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
 from dunnage.showing.audit import carrier_pictures, write_audit
 from dunnage.showing.figures import Picture
 from dunnage.text import percent, percent_at_most
+from dunnage_demo import story
 
 NUMBERS, PLACES = "telemetry", "positions"
 SOURCES = {NUMBERS: "telemetry.csv", PLACES: "positions.parquet"}
@@ -38,7 +38,7 @@ def tell_carriers(folder: Path, *, quick: bool, tell: story.Progress) -> story.S
     generate_positions(PositionSetting(size=vehicles), folder / SOURCES[PLACES], seed=story.SEED)
     box = ", ".join(f"{side:g}" for side in CITY_BOX)
     texts = {
-        path.name: path.read_text("utf-8") for path in resources.files("dunnage.demo").joinpath("policies").iterdir()
+        path.name: path.read_text("utf-8") for path in resources.files("dunnage_demo").joinpath("policies").iterdir()
     }
     for name, minutes in ((NUMBERS, 60), (PLACES, 5)):
         policy = (texts["head.toml"] + texts[f"{name}.toml"]).format(name=name, minutes=minutes, box=box, levels=levels)

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow.csv as pacsv
 
 from dunnage.auditing.run import Audit, audit
-from dunnage.demo import story
 from dunnage.mechanisms.counts import ConstrainedCounts, NoisyCounts
 from dunnage.model.city import City
 from dunnage.planning.fleet import planned_task, size
@@ -29,6 +28,7 @@ from dunnage.showing.fleets import Running, plan_page, settlement_page, wait_pic
 from dunnage.tables.dataset import load
 from dunnage.tables.gtfs import load_city
 from dunnage.text import percent, percent_at_most
+from dunnage_demo import story
 
 HOURS = ("07:00", "09:00")
 MAX_WAIT, SHUTTLE_HOUR = 180.0, 60.0

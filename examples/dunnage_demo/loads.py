@@ -16,7 +16,6 @@ import numpy as np
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.plans import DEFAULT_SECONDS, PlanUtility, group_codes, pack_truth, plan_utility
 from dunnage.auditing.run import audit
-from dunnage.demo import story
 from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise.source import Noise
@@ -35,6 +34,7 @@ from dunnage.showing.loading import loading_page
 from dunnage.showing.loads import LoadsStory, PlanView, loads_page, loads_pictures
 from dunnage.tables.dataset import Dataset, load
 from dunnage.text import percent, percent_at_most
+from dunnage_demo import story
 
 CAPACITY, BY, QUANTITY = 500.0, "destination", "weight"
 PLAN_SECONDS = 20.0
