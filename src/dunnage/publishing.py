@@ -193,8 +193,7 @@ def publish(
     expected = None if usefulness is None else usefulness.expected
     tell("finding classes")
     with _opened(ledger, data.policy, again=again, note=exception or "") as book, _blaming_policy(data):
-        clearance = _clearance(data, book, house, exception, noise)
-        if clearance is not None:
+        if (clearance := _clearance(data, book, house, exception, noise)) is not None:
             clearance.require()
 
         def review(promise: Promise, prepared: object) -> None:
@@ -390,8 +389,7 @@ def _trip_warnings(data: Dataset) -> Iterator[str]:
     if groups is None or bound is None or not len(groups):
         return
     sizes = np.unique(groups, return_counts=True)[1]
-    dropped = float(np.maximum(sizes - bound.max, 0).sum() / sizes.sum())
-    if dropped >= MANY_DROPPED:
+    if (dropped := float(np.maximum(sizes - bound.max, 0).sum() / sizes.sum())) >= MANY_DROPPED:
         yield (
             f"max = {bound.max} in [contribution] drops {percent(dropped)} of these trips, and every count is too low "
             "by about that. dunnage publish --dry-run shows what other bounds drop."

@@ -266,8 +266,7 @@ class Frontier(Displayed, Tabular, Model):
                 f"{mark} {point.name:<{width}}  {with_ends(point.cost)} {self.cost_unit}, {self.risk_name} "
                 f"{with_ends(point.risk)}; on {self.measured_on(point)}"
             )
-        flaws = [words for flaw, words in _FLAWS.items() if any(getattr(point, flaw) for point in best)]
-        if flaws:
+        if flaws := [words for flaw, words in _FLAWS.items() if any(getattr(point, flaw) for point in best)]:
             lines.append(f"! is not recommended: {', or '.join(flaws)}")
         others, failed = len(self.points) - len(best), len(self.failed)
         if others or failed:
@@ -329,8 +328,7 @@ class Frontier(Displayed, Tabular, Model):
 def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
     """Check, before anything is measured, that a frontier may be written here."""
     target = check_new_folder(folder, marker=FRONTIER_FILE, force=force)
-    others = sorted(path.name for path in target.iterdir() if path.name not in _FILES) if target.is_dir() else []
-    if others:
+    if others := sorted(path.name for path in target.iterdir() if path.name not in _FILES) if target.is_dir() else []:
         raise OutputError(f"{target} also contains {', '.join(others[:3])}. Nothing was changed. Choose another name.")
 
 

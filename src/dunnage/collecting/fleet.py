@@ -406,8 +406,7 @@ class _History:
         if not self._num:
             return []
         num_vehicles = int(vehicles.max()) + 1
-        more = num_vehicles - self._micros.size
-        if more > 0:
+        if (more := num_vehicles - self._micros.size) > 0:
             self._micros = np.append(self._micros, np.zeros(more, dtype=np.int64))
             empty = np.full((self._num, more), np.nan)
             self._places = {name: np.append(kept, empty, axis=1) for name, kept in self._places.items()}

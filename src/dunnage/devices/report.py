@@ -142,8 +142,7 @@ class Report:
 
         if len(content) > MAX_REPORT:
             raise ReportError(f"a report has at most {MAX_REPORT} bytes. Got {len(content)}. {_AGAIN}")
-        version = take(1)[0]
-        if version != VERSION:
+        if (version := take(1)[0]) != VERSION:
             raise ReportError(f"this software reads reports of version {VERSION}. Got {version}. Update Dunnage.")
         prefix = take(PREFIX_BYTES)
         numbers = {name: take_number(name, most) for name, most in _MAX.items()}

@@ -505,8 +505,7 @@ class NoisyClusters(NoisyMechanism):
                     "a list for each."
                 )
             given = {next(iter(domains)): given[_ONLY]}
-        strange = sorted(given.keys() - domains.keys())
-        if strange:
+        if strange := sorted(given.keys() - domains.keys()):
             raise ParameterError(
                 f"{what} names {', '.join(map(shown, strange))}, which gets no noise. Columns with noise: {names}."
             )
@@ -772,8 +771,7 @@ def published_noise(
     order = np.argsort(noisy, kind="stable")
     for cluster in rank_clusters(len(noisy), shares):
         members = order[cluster]
-        scale = Fraction(int(steps[members[-1]]) - int(steps[members[0]])) / epsilon
-        if scale:
+        if scale := Fraction(int(steps[members[-1]]) - int(steps[members[0]])) / epsilon:
             noisy[members] += noise_arrays.discrete_laplace(noise, scale, len(members))
             radius[members] = laplace_radius(scale, confidence)
     return noisy, (radius if confidence else np.full_like(radius, -1))

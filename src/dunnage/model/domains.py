@@ -952,8 +952,7 @@ def _row_problems(rows: Sequence[Sequence[object]]) -> list[tuple[int, str]]:
     following: dict[tuple[int, str], str] = {}
     for index, row in enumerate(texts):
         for level in range(1, len(row) - 1):
-            above = following.setdefault((level, row[level]), row[level + 1])
-            if above != row[level + 1]:
+            if (above := following.setdefault((level, row[level]), row[level + 1])) != row[level + 1]:
                 what = f"{row[level]!r} at level {level} becomes {row[level + 1]!r} here, but "
                 problems.append((index, what + f"{above!r} in an earlier row. Make them the same."))
     tops: dict[str, int] = {}  # a label names one node, whatever the row

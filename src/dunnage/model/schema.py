@@ -252,8 +252,7 @@ class Schema:
             what = f"what one record is needs a name of one to three words, up to {_MAX_UNIT} characters"
             yield Problem(what, where="protects", remedy='Write, for example, protects = "package".')
         named = {attribute.name: attribute for attribute in self.attributes}
-        twice = sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1)
-        if twice:
+        if twice := sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1):
             yield Problem(f"columns are declared twice: {', '.join(twice)}. Declare each once.", where="attributes")
         released = {a.name for a in self.attributes if a.role not in _HIDDEN}
         made = {a.name + suffix for a in self.quasi_identifiers for suffix in GENERALISED_SUFFIXES}

@@ -414,8 +414,7 @@ class FleetTask:
         def smallest(*found: tuple[Fleet, tuple[Parking | None, ...]]) -> tuple[Fleet, tuple[Parking | None, ...]]:
             return min(found, key=lambda one: sum(one[0]))
 
-        better = self.parked_best(fleet)
-        if better != self.parking:
+        if (better := self.parked_best(fleet)) != self.parking:
             self.parking = better
             if (self.mean_waits(fleet) <= self.max_wait).all():
                 best = smallest(best, (self._lowered(fleet), better))
@@ -888,8 +887,7 @@ def _assumptions(
     ways = {zone: None if (own := task.parking[zone]) is None else own.follows for zone in task.served}
     parking = []
     for follows, does in words.items():
-        zones = [task.ground.zones[zone] for zone, way in ways.items() if way is follows]
-        if zones:
+        if zones := [task.ground.zones[zone] for zone, way in ways.items() if way is follows]:
             more = f" and {len(zones) - _MAX_ZONES_NAMED} more" if len(zones) > _MAX_ZONES_NAMED else ""
             parking.append(f"Shuttles without riders in {', '.join(zones[:_MAX_ZONES_NAMED])}{more} {does}")
     return (

@@ -494,8 +494,7 @@ class Plan(Displayed, Tabular):
         folder = Path(path)
         stated = documents.read(folder / PLAN_FILE, PlanDocument, what="a packing plan", remedy="Make the plan again.")
         _, lines = read_listing(folder / "bins.csv", ("bin", "truck"))  # bins are numbered in order from 0
-        wrong = [number for number, line in enumerate(lines, 1) if whole(line[0]) != number - 1]
-        if wrong:
+        if wrong := [number for number, line in enumerate(lines, 1) if whole(line[0]) != number - 1]:
             what, remedy = "does not have the number of the next bin", "Number the bins in order from 0."
             problem = Problem(what, rows=tuple(wrong[:20]), num_rows=len(wrong), remedy=remedy)
             raise InputError(str(folder / "bins.csv"), [problem])
@@ -567,8 +566,7 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:
     lines = [[whole(cell) for cell in line[: len(header)]] for line in read_listing(path, header)[1]]
-    wrong = [row for row, line in enumerate(lines, 1) if any(cell is None or cell > MAX_WHOLE for cell in line)]
-    if wrong:
+    if wrong := [row for row, line in enumerate(lines, 1) if any(cell is None or cell > MAX_WHOLE for cell in line)]:
         remedy = f"Write whole numbers from 0 to {MAX_WHOLE:,}."
         raise InputError(
             str(path),

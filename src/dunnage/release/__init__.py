@@ -154,8 +154,7 @@ class Release(Displayed, Tabular):
         """Return the listed cells of a release of counts, by their number in the universe, and their counts."""
         universe = self.universe
         codes = {name: _codes(self.data.column(name), universe.labels(name)) for name in universe.cell_columns}
-        strange = [name for name, positions in codes.items() if (positions < 0).any()]
-        if strange:
+        if strange := [name for name, positions in codes.items() if (positions < 0).any()]:
             raise ReleaseError(f"data: a label of {', '.join(strange)} is not in the public domain.")
         slots = codes["window"] + codes.get("day", 0) * len(universe.windows)
         counts: IntArray = self.data.column("count").combine_chunks().to_numpy(zero_copy_only=False)

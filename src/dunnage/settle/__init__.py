@@ -534,16 +534,14 @@ def received_plan(
         for number, count in zip(slots.class_id.tolist(), slots.count.tolist(), strict=True):
             taken[number] += count
         sizes = Counter(release.class_of_row.tolist())
-        wrong = [number for number in sorted(taken.keys() | sizes.keys()) if taken[number] != sizes[number]]
-        if wrong:
+        if wrong := [number for number in sorted(taken.keys() | sizes.keys()) if taken[number] != sizes[number]]:
             problems = [
                 f"class {number} has {sizes[number]} rows in the release, but the slots take {taken[number]}"
                 for number in wrong[:20]
             ]
             more = f" (and {len(wrong) - 20} more classes)" if len(wrong) > 20 else ""
             raise InputError(source, [*problems[:-1], f"{problems[-1]}{more}. Give every row of a class one slot."])
-    unknown = [name for name in chosen.quantities if name not in release.quantities]
-    if unknown or not chosen.quantities:
+    if (unknown := [name for name in chosen.quantities if name not in release.quantities]) or not chosen.quantities:
         raise ParameterError(
             f"the plan packs {', '.join(map(repr, unknown)) or 'nothing'}, but the release has "
             f"{', '.join(release.quantities) or 'no quantities'}. Make the plan from this release."

@@ -285,8 +285,7 @@ class Fill:
         return np.flatnonzero(chosen[self.bin_of_row])
 
     def put(self, row: int, bin_: int) -> None:
-        before = self.bin_of_row[row]
-        if before != LEFT_BEHIND:
+        if (before := self.bin_of_row[row]) != LEFT_BEHIND:
             self.loads[before] -= self.task.whole[row]
         if bin_ != LEFT_BEHIND:
             self.loads[bin_] += self.task.whole[row]
@@ -692,8 +691,7 @@ def _place_all(fill: Fill, rows: IntArray) -> None:
     for row in sorted(rows.tolist(), key=lambda row: -int(task.size[row])):
         room = -fill.excess
         able = np.flatnonzero((room >= task.whole[row]).all(axis=1))
-        fitting = [bin_ for bin_ in able.tolist() if task.stratum[row] in fill.strata[bin_]]
-        if fitting:
+        if fitting := [bin_ for bin_ in able.tolist() if task.stratum[row] in fill.strata[bin_]]:
             priced = task.priced(room).tolist()
             fill.put(row, min(fitting, key=priced.__getitem__))
 
@@ -734,8 +732,7 @@ def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
         if not free:
             return
         total = task.whole[rows].sum(axis=0)
-        enough = [truck for truck in free if (total <= task.capacity_of[truck.name]).all()]
-        if enough:
+        if enough := [truck for truck in free if (total <= task.capacity_of[truck.name]).all()]:
             truck = min(enough, key=lambda truck: (cost(truck), room(truck)))
         else:
             truck = max(free, key=lambda truck: (room(truck) / cost(truck), room(truck)))

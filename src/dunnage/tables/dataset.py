@@ -828,8 +828,7 @@ def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folde
     assert columns is not None
     names = list(columns.kinds)
     what = f"is declared in {written.path}, but is not in the file"
-    absent = [name for name in declared_columns(written.document) if name not in columns.kinds]
-    if absent:
+    if absent := [name for name in declared_columns(written.document) if name not in columns.kinds]:
         raise InputError(str(data), [Problem(what, where=_named(n), remedy=suggestion(n, names)) for n in absent])
     options = replace(columns.options, null=last.null)
     changed = options if options != last else None
@@ -906,13 +905,11 @@ def _remarks(table: pa.Table, kinds: Mapping[str, str], story: str) -> Iterator[
         moment = next((name for name, kind in kinds.items() if kind == "time"), None)
         texts = None if moment is None else decoded(table.column(moment).combine_chunks()).cast(pa.string())
         days = () if texts is None else pc.unique(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(texts), 0, 10))
-        num = sum(bool(day.as_py() and _DAY.fullmatch(day.as_py())) for day in days)
-        if num:
+        if num := sum(bool(day.as_py() and _DAY.fullmatch(day.as_py())) for day in days):
             yield f"{moment!r}: the times are on {several(num, 'date')}"
     elif story == "rows":
         for name, own in times.items():
-            again = int((own > 1).sum())
-            if again and (name in persons or may_be_persons(own)):
+            if (again := int((own > 1).sum())) and (name in persons or may_be_persons(own)):
                 yield (
                     f"{name!r}: {again:,} of {several(len(own), 'value')} occur more than once, up to "
                     f'{int(own.max()):,} times. If it names persons, give it the role "identifier" and write '
