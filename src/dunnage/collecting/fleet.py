@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -34,8 +34,7 @@ from dunnage.folders import new_file
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.tables.columns import MICROS
-
-Progress = Callable[[str], None]
+from dunnage.text import Progress
 
 MAX_DRAWN_BYTES = 1 << 29
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pydantic import PlainSerializer, ValidationInfo, model_validator
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.errors import MOST_ROWS_NAMED, ParameterError, Problem, Refusal
+from dunnage.errors import ParameterError, Problem, Refusal
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
 from dunnage.mechanisms.base import (
     Confidence,
@@ -735,12 +735,11 @@ class _AsPublished(_Clusters):
                 parts = dataset.parts
                 rows = np.sort(parts.source_rows[exposed[parts.records]])
                 num = int(exposed.sum())
-                problem = Problem(
+                problem = Problem.in_rows(
                     f"the published form would release {num} record{'s' * (num > 1)} exactly (all values of a cluster "
                     "are equal, so its range is 0 and it gets no noise)",
+                    rows,
                     where=f"column {name!r}",
-                    rows=tuple(rows[:MOST_ROWS_NAMED].tolist()),
-                    num_rows=len(rows),
                     remedy="Choose shares with more records to a cluster, or leave as_published out.",
                 )
                 problems.append(str(problem))

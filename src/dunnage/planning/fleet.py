@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,9 +57,8 @@ from dunnage.planning.plan import (
     ZoneFacts,
 )
 from dunnage.release import Release
-from dunnage.text import several
+from dunnage.text import Progress, several
 
-Progress = Callable[[str], None]
 Fleet = tuple[int, ...]
 
 MAX_WAIT_SECONDS = 180

@@ -19,6 +19,7 @@ from dunnage.mechanisms import MECHANISMS
 from dunnage.model.documents import Listed, Model
 from dunnage.model.guarantees import Basis
 from dunnage.processes import in_parallel
+from dunnage.text import Progress
 
 UNBOUNDED: Final = "unbounded"
 HOLDS: Final = "holds"
@@ -151,10 +152,6 @@ class Verdict(Model):
         """Whether the verdict is the expected one, without problems or excess over what the certificate states."""
         return self.verdict == self.expected and self.within_promise and not self.problems
 
-    def to_dict(self) -> dict[str, object]:
-        """Give the verdict as plain data."""
-        return self.model_dump(mode="json")
-
 
 Check = Callable[[bool], Iterator[Verdict]]
 """A check of one mechanism: called with whether to use the long form, it yields verdicts as it reaches them."""
@@ -199,7 +196,6 @@ def judge(measured: float | str, claimed: float | str, quantity: str) -> str:
 
 
 # The proof desk: every mechanism checked, every published form too
-Progress = Callable[[str], None]
 _HEAD = ("verdict", "mechanism", "variant", "basis", "claimed", "measured")
 
 

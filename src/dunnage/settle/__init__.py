@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -70,12 +70,10 @@ from dunnage.settle.repair import (
 )
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
-from dunnage.text import for_unit, large_percent, percent, percent_at_most, several
+from dunnage.text import Progress, for_unit, large_percent, percent, percent_at_most, several
 
 SETTLEMENT_FILE, SETTLEMENT_PAGE = "settlement.json", "settlement.html"
 UNPLANNED_FILE, LOADING_PAGE = "unplanned.csv", "loading.html"
-
-Progress = Callable[[str], None]
 
 
 class Overload(PrivateModel):

@@ -56,7 +56,7 @@ from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.problem import combinations, rows_by_group
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
-from dunnage.text import for_unit
+from dunnage.text import Progress, for_unit
 
 LEFT_BEHIND = -1
 _PRICE_DIGITS = 1000
@@ -401,8 +401,6 @@ MAX_PAIRS = 200_000
 REPACK_SECONDS = 1.0
 MAX_REPACKED = 5000
 _STAGES = ("exchanging packages that look alike", "moving packages", "opening bins", "leaving packages behind")
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
+from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.model.documents import close_word, suggestion
 from dunnage.model.domains import DAY_SECONDS, Graph, Numeric, Stops, Tree, Windows, decimal_scale, split_stamps
@@ -255,7 +255,7 @@ class Dataset:
                     left_out.add(rows[mask], reason, attribute.name)
                     keep &= ~mask
                 elif rule == "refuse" and mask.any():
-                    faults.append(_row_problem(what, where, rows[mask], remedy))
+                    faults.append(Problem.in_rows(what, rows[mask], where=where, remedy=remedy))
         for name in policy.loading.columns:
             if table.column_names.count(name) == 1:
                 try:
@@ -403,7 +403,7 @@ def _records(
             left_out.add(affected, reason, column)
             lost[mask] = True
         elif rule == "refuse" and len(affected):
-            problems.append(_row_problem(what, _named(column), affected, remedy))
+            problems.append(Problem.in_rows(what, affected, where=_named(column), remedy=remedy))
 
     for attribute in schema:
         name = attribute.name
@@ -528,7 +528,7 @@ def _rows_of_period(
         what = f"has no date ({form or 'year-month-day'}){clock}"
         if rule.length == LABEL:
             what, remedy = "has no label of a period", _MEND
-        return chosen, [_row_problem(what, where, rows[unreadable], remedy)]
+        return chosen, [Problem.in_rows(what, rows[unreadable], where=where, remedy=remedy)]
     return chosen, []
 
 
@@ -576,10 +576,6 @@ class _Checked(NamedTuple):
 def _type_problem(kind: pa.DataType, where: str) -> Problem:
     remedy = "Convert it to UTF-8 text, numbers or dates, depending on its kind."
     return Problem(f"has type {kind}, which does not fit, or is damaged", where=where, remedy=remedy)
-
-
-def _row_problem(what: str, where: str, rows: IntArray, remedy: str) -> Problem:
-    return Problem(what, where=where, rows=tuple(rows[:MOST_ROWS_NAMED].tolist()), num_rows=len(rows), remedy=remedy)
 
 
 def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: str | None) -> _Checked:

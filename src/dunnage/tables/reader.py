@@ -30,7 +30,7 @@ from xml.parsers import expat
 import numpy as np
 
 from dunnage.arrays import IntArray
-from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
+from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.tables.parquet import BATCH_ROWS, Oversized, Parquet, max_decoded
 from dunnage.text import several
 
@@ -222,9 +222,8 @@ def _without(table: pa.Table, bad_rows: list[int], width: int, remedy: str) -> S
     """Return a table with the rows, counted from 1, that were skipped because their length is not the header's."""
     if not bad_rows:
         return Source(table)
-    what, named = f"has more or fewer cells than the header's {width}", tuple(bad_rows[:MOST_ROWS_NAMED])
     everything = np.arange(table.num_rows + len(bad_rows), dtype=np.int64)
-    problem = Problem(what, rows=named, num_rows=len(bad_rows), remedy=remedy)
+    problem = Problem.in_rows(f"has more or fewer cells than the header's {width}", bad_rows, remedy=remedy)
     return Source(table, np.delete(everything, np.asarray(bad_rows) - FIRST_ROW), (problem,))
 
 
