@@ -495,35 +495,20 @@ def _write_beside(path: Path, content: bytes, *, force: bool) -> None:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What publishing would promise and cost. Nothing was sampled, spent or written.
+    """What publishing would promise and cost. Nothing was sampled, spent or written."""
 
-    Attributes
-    ----------
-    promise
-        The promise of the release.
-    num_rows, num_left_out
-        Number of records that would be used, and that the policy leaves out; for the owner only.
-    asked
-        The cost.
-    before, after
-        The ledger's statement of the dataset, now and after publishing.
-    foresight
-        What the mechanism tells the owner in advance.
-    usefulness
-        The predicted error of counts of trips, from public facts; None without them, or if the policy expects nothing.
-    refusals
-        Why publishing would be refused now: it was published before, the budget does not cover it, a file is in the
-        way. A dry run is not refused for such reasons.
-    """
-
-    promise: Promise
+    promise: Promise  # the promise of the release
+    # num_rows, num_left_out: number of records that would be used, and that the policy leaves out; for the owner only
     num_rows: int
     num_left_out: int
-    asked: Loss
-    before: Statement
+    asked: Loss  # the cost
+    before: Statement  # before, after: the ledger's statement of the dataset, now and after publishing
     after: Statement
-    foresight: Foresight = field(default_factory=Foresight)
+    foresight: Foresight = field(default_factory=Foresight)  # what the mechanism tells the owner in advance
+    # the predicted error of counts of trips, from public facts; None without them, or if the policy expects nothing
     usefulness: Usefulness | None = None
+    # why publishing would be refused now: it was published before, the budget does not cover it, a file is in the way.
+    # A dry run is not refused for such reasons
     refusals: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -156,66 +156,33 @@ class Limit(Model):
 
 
 class Frontier(Displayed, Tabular, Model):
-    """Policies against what they cost: points, those that failed, and the recommended one. Private.
-
-    Parameters
-    ----------
-    dataset, goal
-        What it is about: the policy's dataset; ``trucks``, ``shuttles``, ``distortion`` or ``error``.
-    cost_name, cost_unit
-        What the cost is, ``trucks``; and its unit, ``more trucks``.
-    cost_baseline
-        What the cost is compared with, in words.
-    risk_name
-        What the risk is, ``truck linkage``.
-    risk_without_privacy, risk_of_chance
-        The risk with the true table, and without any release.
-    points, failed
-        The measured points, by mechanism; and what could not be measured.
-    limit
-        The owner's limits.
-    recommended
-        Name of the recommended point; None if no point keeps to the limit.
-    meets_limit
-        Whether the recommended point keeps to the limit.
-    closest
-        If nothing is recommended: name of the point that comes closest to the limit.
-    unit
-        What the data count: ``record``, ``trip`` or ``vehicle``.
-    says
-        Plain sentences: what was measured on which data, that choosing by the data is not private, and so on.
-    policy
-        The recommended policy as TOML text, ready to publish with; empty if nothing is recommended.
-    run
-        Identifies what was measured: a run with the same data and options, and other limits, takes the points over.
-    seconds
-        Time taken.
-    software
-        Version of Dunnage.
-    """
+    """Policies against what they cost: points, those that failed, and the recommended one. Private."""
 
     format: Literal[1] = 1
     kind: Literal["frontier"] = "frontier"
-    dataset: str
+    dataset: str  # dataset, goal: what it is about: the policy's dataset; `trucks`, `shuttles`, `distortion` or `error`
     goal: str
-    cost_name: str
+    cost_name: str  # cost_name, cost_unit: what the cost is, `trucks`; and its unit, `more trucks`
     cost_unit: str
-    cost_baseline: str
-    risk_name: str
+    cost_baseline: str  # what the cost is compared with, in words
+    risk_name: str  # what the risk is, `truck linkage`
+    # risk_without_privacy, risk_of_chance: the risk with the true table, and without any release
     risk_without_privacy: int | float
     risk_of_chance: int | float
-    recommended: str | None = None
-    meets_limit: bool = False
-    closest: str | None = None
-    unit: str = "record"
-    policy: str = ""
+    recommended: str | None = None  # name of the recommended point; None if no point keeps to the limit
+    meets_limit: bool = False  # whether the recommended point keeps to the limit
+    closest: str | None = None  # if nothing is recommended: name of the point that comes closest to the limit
+    unit: str = "record"  # what the data count: `record`, `trip` or `vehicle`
+    policy: str = ""  # the recommended policy as TOML text, ready to publish with; empty if nothing is recommended
+    # identifies what was measured: a run with the same data and options, and other limits, takes the points over
     run: str = ""
-    seconds: int | float = 0.0
+    seconds: int | float = 0.0  # time taken
+    # plain sentences: what was measured on which data, that choosing by the data is not private, and so on
     says: Listed[str] = ()
-    limit: Limit = Limit()
-    points: Listed[Point]
+    limit: Limit = Limit()  # the owner's limits
+    points: Listed[Point]  # points, failed: the measured points, by mechanism; and what could not be measured
     failed: Listed[Failure] = ()
-    software: Software = Software(dunnage=__version__)
+    software: Software = Software(dunnage=__version__)  # version of Dunnage
 
     @field_validator("points")
     @classmethod

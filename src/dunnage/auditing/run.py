@@ -140,66 +140,32 @@ class ReleaseStatement(Model):
 
 
 class Audit(Displayed, Tabular, Model):
-    """Findings about one release. Private unless ``external``; its ``repr`` shows no figure.
-
-    Parameters
-    ----------
-    dataset, period
-        What was released.
-    release
-        Digest of its certificate.
-    protects
-        What one record stands for.
-    statistic
-        What the release states about a class, or ``noise``, ``counts``, ``estimates``.
-    findings
-        The findings, by topic.
-    at_risk
-        The records most at risk, the worst first, each with its ``source_row`` (as in the key). Records have
-        ``rows`` that could be them, ``record_linkage``, and ``attribute_linkage`` by sensitive column. Trips have
-        ``suspicion``, ``alike`` and ``released``; riders ``guess``, ``trips`` and ``types``; vehicles ``stays`` and
-        ``found_if_it_stays``.
-    risk_says
-        What that list means, or why nobody is on it.
-    notes
-        What could not be computed, and why.
-    external
-        Whether it was made without the data, so that you may share it.
-    seconds
-        Time taken.
-    statement
-        What the release promises, and the policy it was compared with, for the sign-off: only public facts.
-    approved
-        Who approved it, and when: ``name``, ``time``; None if nobody has yet.
-    clearance
-        Whether the release may leave under the limits of the house; None without such limits.
-    says
-        Who may see it.
-    first_row
-        The number of the first row below the header in ``source_row``.
-    software
-        Version of Dunnage that made it.
-    """
+    """Findings about one release. Private unless ``external``; its ``repr`` shows no figure."""
 
     format: Literal[1] = 1
     kind: Literal["audit"] = "audit"
-    dataset: str
+    dataset: str  # dataset, period: what was released
     period: str | None
-    release: str
-    protects: str
-    statistic: str
-    external: bool
-    says: str = Field(default_factory=lambda fields: _SAYS[fields["external"]])
-    findings: Listed[Finding]
+    release: str  # digest of its certificate
+    protects: str  # what one record stands for
+    statistic: str  # what the release states about a class, or `noise`, `counts`, `estimates`
+    external: bool  # whether it was made without the data, so that you may share it
+    says: str = Field(default_factory=lambda fields: _SAYS[fields["external"]])  # who may see it
+    findings: Listed[Finding]  # the findings, by topic
+    # the records most at risk, the worst first, each with its `source_row` (as in the key). Records have `rows` that
+    # could be them, `record_linkage`, and `attribute_linkage` by sensitive column. Trips have `suspicion`, `alike` and
+    # `released`; riders `guess`, `trips` and `types`; vehicles `stays` and `found_if_it_stays`
     at_risk: Listed[AtRisk]
-    risk_says: str = Field(default="", alias="at_risk_says")
-    notes: Listed[str]
+    risk_says: str = Field(default="", alias="at_risk_says")  # what that list means, or why nobody is on it
+    notes: Listed[str]  # what could not be computed, and why
+    # what the release promises, and the policy it was compared with, for the sign-off: only public facts
     statement: ReleaseStatement = ReleaseStatement()
-    approved: Approval | None = None
+    approved: Approval | None = None  # who approved it, and when: `name`, `time`; None if nobody has yet
+    # whether the release may leave under the limits of the house; None without such limits
     clearance: Clearance | None = None
-    first_row: Literal[1] = 1
-    seconds: float
-    software: Software = Software(dunnage=__version__)
+    first_row: Literal[1] = 1  # the number of the first row below the header in `source_row`
+    seconds: float  # time taken
+    software: Software = Software(dunnage=__version__)  # version of Dunnage that made it
 
     def __repr__(self) -> str:
         return f"Audit({self.dataset!r}, {len(self.findings)} findings, {'external' if self.external else 'private'})"

@@ -33,56 +33,23 @@ RELATIVE_SLACK: Final = 1e-9  # how far a figure computed in doubles may stray f
 
 
 class Verdict(Model):
-    """One mechanism, or one variant or law of it, checked at one setting.
+    """One mechanism, or one variant or law of it, checked at one setting."""
 
-    Parameters
-    ----------
-    mechanism
-        Its name in a policy.
-    variant
-        What is special about this check: ``""``, ``"as published"``, ``"method piecewise"``.
-    basis
-        The basis of its promise: ``proved``, ``claimed`` or ``void``.
-    claimed
-        The claim: an epsilon, a delta or a k, or :data:`UNBOUNDED`.
-    holds
-        What the certificate states as true instead, where it differs from the claim.
-    measured
-        The worst case that was measured; :data:`UNBOUNDED` if there is no bound.
-    quantity
-        ``"epsilon"``, ``"delta"`` or ``"k"``.
-    exact
-        Whether every outcome was counted. Otherwise ``measured`` is a lower bound on the loss, from draws.
-    confidence
-        Confidence of a lower bound from draws.
-    method
-        How it was measured, in one phrase.
-    verdict
-        ``"holds"``, ``"fails"``, or ``"void"`` where nothing is claimed.
-    expected
-        The verdict that is expected.
-    sentence
-        One sentence for the person who decides.
-    seconds
-        Time taken.
-    problems
-        Other problems: draws that do not follow the law, a spend that is too small. There should be none.
-    """
-
-    mechanism: str
-    basis: str
-    claimed: float | str
-    measured: float | str
-    verdict: str
-    variant: str
-    holds: float | str | None
-    quantity: str
-    exact: bool
-    confidence: float | None
-    method: str
-    expected: str
-    sentence: str
-    seconds: float
+    mechanism: str  # its name in a policy
+    basis: str  # the basis of its promise: `proved`, `claimed` or `void`
+    claimed: float | str  # the claim: an epsilon, a delta or a k, or `UNBOUNDED`
+    measured: float | str  # the worst case that was measured; `UNBOUNDED` if there is no bound
+    verdict: str  # `"holds"`, `"fails"`, or `"void"` where nothing is claimed
+    variant: str  # what is special about this check: `""`, `"as published"`, `"method piecewise"`
+    holds: float | str | None  # what the certificate states as true instead, where it differs from the claim
+    quantity: str  # `"epsilon"`, `"delta"` or `"k"`
+    exact: bool  # whether every outcome was counted. Otherwise `measured` is a lower bound on the loss, from draws
+    confidence: float | None  # confidence of a lower bound from draws
+    method: str  # how it was measured, in one phrase
+    expected: str  # the verdict that is expected
+    sentence: str  # one sentence for the person who decides
+    seconds: float  # time taken
+    # other problems: draws that do not follow the law, a spend that is too small. There should be none
     problems: Listed[str] = ()
 
     @model_validator(mode="before")
@@ -211,18 +178,10 @@ def checks() -> dict[str, Check]:
 
 
 class Proof(Model):
-    """Verdicts on some mechanisms.
+    """Verdicts on some mechanisms."""
 
-    Parameters
-    ----------
-    verdicts
-        One for each mechanism, variant and setting, the worst first.
-    seconds
-        Time taken.
-    """
-
-    seconds: float
-    verdicts: tuple[Verdict, ...]
+    seconds: float  # time taken
+    verdicts: tuple[Verdict, ...]  # one for each mechanism, variant and setting, the worst first
 
     def __repr__(self) -> str:
         return f"Proof({len(self.verdicts)} verdicts, {'as expected' if self.as_expected else 'not as expected'})"
