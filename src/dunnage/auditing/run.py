@@ -173,13 +173,7 @@ class Audit(Displayed, Tabular, Model):
     __str__ = __repr__
 
     def finding(self, name: str) -> Finding:
-        """Return a finding by its name.
-
-        Raises
-        ------
-        ParameterError
-            If there is no such finding.
-        """
+        """Return a finding by its name; a :class:`ParameterError` lists all names if there is none."""
         for item in self.findings:
             if item.name == name:
                 return item
@@ -244,13 +238,7 @@ class Audit(Displayed, Tabular, Model):
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Audit:
-        """Read an audit folder.
-
-        Raises
-        ------
-        InputError
-            If it is not an audit folder.
-        """
+        """Read an audit folder; an :class:`InputError` says what is wrong."""
         path, what = Path(folder) / AUDIT_FILE, "an audit folder"
         audit = read(path, cls, what=what, remedy="Make it again.", max_bytes=MAX_AUDIT_BYTES)
         if "first_row" in audit.model_fields_set:

@@ -189,28 +189,12 @@ class Dataset:
         policy: Policy,
         *,
         period: str | None = None,
-        source: str = "frame",
-        rows: IntArray | None = None,
-        problems: Sequence[Problem] = (),
+        source: str = "frame",  # its name in errors
+        rows: IntArray | None = None,  # position of each row in the source, from 0, if reading had to skip some
+        problems: Sequence[Problem] = (),  # of reading, to report together with the rest
     ) -> Dataset:
-        """Check a table against a policy and keep what the policy allows.
-
-        Parameters
-        ----------
-        table, policy, period, source
-            The rows, their policy, the period to use, and their name in errors.
-        rows
-            Position of each row in the source, from 0, if reading had to skip some.
-        problems
-            Problems from reading; they are reported together with the rest.
-
-        Raises
-        ------
-        InputError
-            With all problems: missing and undeclared columns, missing values, values that are not numbers or not in the
-            public domain, by column and row. Rows that ``together`` cannot merge are reported once every row is in
-            order.
-        """
+        """Check a table against a policy and keep what the policy allows; one :class:`InputError` has all problems."""
+        # Rows that `together` cannot merge are reported once every row is in order.
         schema, left_out = policy.schema, LeftOut()
         if policy.period is not None:
             policy.period.check(period)
