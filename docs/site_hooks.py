@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
 import dunnage
 
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:[A-Z]\w*\.md|src/[^)]*|tests/[^)]*)\)")
+_FIELD = re.compile(r"    (\w+): [^#]*?(?:  # (.*))?")
 _SHIM = re.compile(r'<script src="https://unpkg\.com/iframe-worker/shim"></script>')
 
 
@@ -18,11 +20,28 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     On the forge such links work.
     """
     if page.file.src_uri == "reference.md":
-        markdown += "".join(
-            f"\n## {title}\n\n" + "".join(f"::: dunnage.{name}\n\n" for names in modules.values() for name in names)
-            for title, modules in dunnage.PUBLIC.items()
-        )
+        for title, modules in dunnage.PUBLIC.items():
+            names = [name for names in modules.values() for name in names]
+            markdown += f"\n## {title}\n\n" + "".join(f"::: dunnage.{name}\n\n{fields_of(name)}" for name in names)
     return _OUTSIDE.sub(r"\1", markdown)
+
+
+def fields_of(name: str) -> str:
+    """List the fields of a public class that comments explain, beside or above them, unless its docstring does."""
+    thing, listed, above = getattr(dunnage, name), [], ""
+    commented = inspect.isclass(thing) and "Parameters\n" not in (thing.__doc__ or "")
+    for line in inspect.getsource(thing).splitlines() if commented else ():
+        if line.startswith(("    def ", "    @")):
+            break
+        if line.startswith("    # "):
+            above += line[5:]
+        elif field := _FIELD.fullmatch(line):
+            text, above = (field[2] or above).strip(), ""
+            several = re.match(rf"({field[1]}(?:, \w+)+): ", text)  # one comment for several fields
+            names = several[1].split(", ") if several else [field[1]]
+            text = text[several.end() :] if several else text
+            listed += [f"- {', '.join(f'`{one}`' for one in names)}: {text}\n"] if text else []
+    return "".join(listed) + "\n" * bool(listed)
 
 
 def on_post_page(output: str, *, page: Any, **_: Any) -> str:

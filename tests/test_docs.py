@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
+import importlib
 import io
 import itertools
 import re
@@ -13,9 +15,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pydantic import BaseModel
 from tests.scenarios.harness import steady_entropy
+
+import dunnage as dn
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = str(Path(sys.executable).with_name("dunnage"))
@@ -326,6 +332,17 @@ def test_plain_words():
     fixed = "persons told apart"  # the name of an assumption, which certificates of all versions state
     bent = [(place, word[0]) for place, text in sentences() for word in BENT.finditer(text.replace(fixed, ""))]
     assert bent == []
+
+
+def test_the_reference_explains_every_field_of_what_is_returned(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    site_hooks = importlib.import_module("site_hooks")
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="reference.md"))
+    assert "::: dunnage.Audit\n\n- `dataset`, `period`: " in site_hooks.on_page_markdown("", page=page)
+    for kind in (dn.Audit, dn.Finding, dn.Frontier, dn.Verdict, dn.DryRun, dn.Promise, dn.Key, dn.Release, dn.Plan):
+        fields = kind.model_fields if issubclass(kind, BaseModel) else [item.name for item in dataclasses.fields(kind)]
+        listed = re.findall(r"`(\w+)`", re.sub(r"(?m): .*$", "", site_hooks.fields_of(kind.__name__)))
+        assert set(fields) - set(listed) <= {"format", "kind", "warnings"}, kind
 
 
 def test_scripts_outside_the_package_can_be_imported():

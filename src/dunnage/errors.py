@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 MOST_ROWS_NAMED = 20
 
@@ -53,6 +54,11 @@ class Problem:
     rows: tuple[int, ...] = ()  # Data rows with the problem, counted from 1 below the header; the first 20 at most
     num_rows: int = 0  # Number of rows with the problem
     remedy: str = ""  # What to do about it
+
+    @classmethod
+    def in_rows(cls, what: str, rows: Any, *, where: str = "", remedy: str = "") -> Problem:
+        """Name the first of many rows, given as a list or an array."""
+        return cls(what, where, tuple(map(int, rows[:MOST_ROWS_NAMED])), len(rows), remedy)
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what

@@ -42,27 +42,19 @@ class Key:
     """The private map from release rows to true records. Its ``repr`` shows none of it.
 
     Format 2 counts ``source_row`` from 1, the first line below the header; keys of format 1 counted from 0.
-
-    Parameters
-    ----------
-    table
-        ``row``, ``source_row``, ``class_id`` and the identifiers, with one line for each source row: a released row
-        that merges several has several lines.
-    salt, input_digest
-        A random key, and the digest of the input under it, which shows whether a file is the one that was released.
-    certificate_digest
-        The release that this key belongs to; empty until the release is written.
-    facts
-        What else only the owner may know about the release, such as how many records were not sampled.
-    left_out
-        The source rows that the mechanism did not release, by reason.
     """
 
+    # `row`, `source_row`, `class_id` and the identifiers, with one line for each source row: a released row that merges
+    # several has several lines
     table: pa.Table
+    # salt, input_digest: a random key, and the digest of the input under it, which shows whether a file is the one that
+    # was released
     salt: bytes
     input_digest: str
-    certificate_digest: str = ""
+    certificate_digest: str = ""  # the release that this key belongs to; empty until the release is written
+    # what else only the owner may know about the release, such as how many records were not sampled
     facts: Mapping[str, int] = field(default_factory=dict)
+    # the source rows that the mechanism did not release, by reason
     left_out: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __repr__(self) -> str:

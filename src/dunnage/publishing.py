@@ -193,8 +193,7 @@ def publish(
     expected = None if usefulness is None else usefulness.expected
     tell("finding classes")
     with _opened(ledger, data.policy, again=again, note=exception or "") as book, _blaming_policy(data):
-        clearance = _clearance(data, book, house, exception, noise)
-        if clearance is not None:
+        if (clearance := _clearance(data, book, house, exception, noise)) is not None:
             clearance.require()
 
         def review(promise: Promise, prepared: object) -> None:
@@ -390,8 +389,7 @@ def _trip_warnings(data: Dataset) -> Iterator[str]:
     if groups is None or bound is None or not len(groups):
         return
     sizes = np.unique(groups, return_counts=True)[1]
-    dropped = float(np.maximum(sizes - bound.max, 0).sum() / sizes.sum())
-    if dropped >= MANY_DROPPED:
+    if (dropped := float(np.maximum(sizes - bound.max, 0).sum() / sizes.sum())) >= MANY_DROPPED:
         yield (
             f"max = {bound.max} in [contribution] drops {percent(dropped)} of these trips, and every count is too low "
             "by about that. dunnage publish --dry-run shows what other bounds drop."
@@ -497,35 +495,20 @@ def _write_beside(path: Path, content: bytes, *, force: bool) -> None:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What publishing would promise and cost. Nothing was sampled, spent or written.
+    """What publishing would promise and cost. Nothing was sampled, spent or written."""
 
-    Attributes
-    ----------
-    promise
-        The promise of the release.
-    num_rows, num_left_out
-        Number of records that would be used, and that the policy leaves out; for the owner only.
-    asked
-        The cost.
-    before, after
-        The ledger's statement of the dataset, now and after publishing.
-    foresight
-        What the mechanism tells the owner in advance.
-    usefulness
-        The predicted error of counts of trips, from public facts; None without them, or if the policy expects nothing.
-    refusals
-        Why publishing would be refused now: it was published before, the budget does not cover it, a file is in the
-        way. A dry run is not refused for such reasons.
-    """
-
-    promise: Promise
+    promise: Promise  # the promise of the release
+    # num_rows, num_left_out: number of records that would be used, and that the policy leaves out; for the owner only
     num_rows: int
     num_left_out: int
-    asked: Loss
-    before: Statement
+    asked: Loss  # the cost
+    before: Statement  # before, after: the ledger's statement of the dataset, now and after publishing
     after: Statement
-    foresight: Foresight = field(default_factory=Foresight)
+    foresight: Foresight = field(default_factory=Foresight)  # what the mechanism tells the owner in advance
+    # the predicted error of counts of trips, from public facts; None without them, or if the policy expects nothing
     usefulness: Usefulness | None = None
+    # why publishing would be refused now: it was published before, the budget does not cover it, a file is in the way.
+    # A dry run is not refused for such reasons
     refusals: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from fractions import Fraction
 
 from dunnage.exact import bounded_text, exact
 
+Progress = Callable[[str], None]  # called with a line of text as each stage begins
 NO_BREAK = "\N{NO-BREAK SPACE}"
 _MANY_DIGITS = 6
 _ROUNDING = 1e-9  # a share this close to the whole counts as the whole

@@ -303,8 +303,7 @@ def _longer(trial: Trial) -> Iterator[Trial]:
 
 def _epsilons(trial: Trial) -> Iterator[Trial]:
     for times in EPSILONS:
-        epsilon = times * trial.mechanism.epsilon
-        if epsilon <= MAX_EPSILON:
+        if (epsilon := times * trial.mechanism.epsilon) <= MAX_EPSILON:
             method = trial.mechanism.model_copy(update={"epsilon": epsilon})
             yield trial.changed(f"epsilon = {decimal_text(epsilon)} in [mechanism]", mechanism=method)
 

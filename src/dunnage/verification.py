@@ -94,25 +94,14 @@ NAMES_NOT_CHECKED = (
 
 
 class Verification(Model):
-    """What was checked, what failed, and what cannot be checked with the folder alone.
-
-    Attributes
-    ----------
-    checks
-        The checks that passed.
-    problems
-        The checks that failed; if there are none, the release is in order.
-    basis
-        What the certificate states: proved, claimed or void; empty if it cannot be read.
-    not_checked
-        What nobody can see from the folder alone.
-    """
+    """What was checked, what failed, and what cannot be checked with the folder alone."""
 
     folder: str = Field(serialization_alias="release")
-    basis: str = ""
-    checks: list[str] = Field(default_factory=list)
+    basis: str = ""  # what the certificate states: proved, claimed or void; empty if it cannot be read
+    checks: list[str] = Field(default_factory=list)  # the checks that passed
+    # the checks that failed; if there are none, the release is in order
     problems: list[str] = Field(default_factory=list)
-    not_checked: Listed[str] = NOT_CHECKED
+    not_checked: Listed[str] = NOT_CHECKED  # what nobody can see from the folder alone
 
     def __repr__(self) -> str:
         state = "in order" if self.ok else f"{several(len(self.problems), 'problem')}"
@@ -124,9 +113,6 @@ class Verification(Model):
     @property
     def ok(self) -> bool:
         return not self.problems
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", by_alias=True)
 
     def summary(self) -> str:
         void = ", but void: nothing is promised" if self.basis == Basis.VOID else ""

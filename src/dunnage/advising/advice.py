@@ -27,7 +27,6 @@ from dunnage.advising.sweep import (
     BasePolicy,
     Cache,
     Goal,
-    Progress,
     Result,
     Subject,
     cache_folder,
@@ -42,7 +41,7 @@ from dunnage.mechanisms import MECHANISMS
 from dunnage.model.documents import suggestion
 from dunnage.model.policy import Policy
 from dunnage.publishing import LEDGER_FILE
-from dunnage.text import large_percent
+from dunnage.text import Progress, large_percent
 
 DEFAULT_MAX_COST = 0.05
 DRAWS, QUICK_DRAWS, MAX_DRAWS = 7, 4, 1000

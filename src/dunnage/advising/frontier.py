@@ -156,66 +156,33 @@ class Limit(Model):
 
 
 class Frontier(Displayed, Tabular, Model):
-    """Policies against what they cost: points, those that failed, and the recommended one. Private.
-
-    Parameters
-    ----------
-    dataset, goal
-        What it is about: the policy's dataset; ``trucks``, ``shuttles``, ``distortion`` or ``error``.
-    cost_name, cost_unit
-        What the cost is, ``trucks``; and its unit, ``more trucks``.
-    cost_baseline
-        What the cost is compared with, in words.
-    risk_name
-        What the risk is, ``truck linkage``.
-    risk_without_privacy, risk_of_chance
-        The risk with the true table, and without any release.
-    points, failed
-        The measured points, by mechanism; and what could not be measured.
-    limit
-        The owner's limits.
-    recommended
-        Name of the recommended point; None if no point keeps to the limit.
-    meets_limit
-        Whether the recommended point keeps to the limit.
-    closest
-        If nothing is recommended: name of the point that comes closest to the limit.
-    unit
-        What the data count: ``record``, ``trip`` or ``vehicle``.
-    says
-        Plain sentences: what was measured on which data, that choosing by the data is not private, and so on.
-    policy
-        The recommended policy as TOML text, ready to publish with; empty if nothing is recommended.
-    run
-        Identifies what was measured: a run with the same data and options, and other limits, takes the points over.
-    seconds
-        Time taken.
-    software
-        Version of Dunnage.
-    """
+    """Policies against what they cost: points, those that failed, and the recommended one. Private."""
 
     format: Literal[1] = 1
     kind: Literal["frontier"] = "frontier"
-    dataset: str
+    dataset: str  # dataset, goal: what it is about: the policy's dataset; `trucks`, `shuttles`, `distortion` or `error`
     goal: str
-    cost_name: str
+    cost_name: str  # cost_name, cost_unit: what the cost is, `trucks`; and its unit, `more trucks`
     cost_unit: str
-    cost_baseline: str
-    risk_name: str
+    cost_baseline: str  # what the cost is compared with, in words
+    risk_name: str  # what the risk is, `truck linkage`
+    # risk_without_privacy, risk_of_chance: the risk with the true table, and without any release
     risk_without_privacy: int | float
     risk_of_chance: int | float
-    recommended: str | None = None
-    meets_limit: bool = False
-    closest: str | None = None
-    unit: str = "record"
-    policy: str = ""
+    recommended: str | None = None  # name of the recommended point; None if no point keeps to the limit
+    meets_limit: bool = False  # whether the recommended point keeps to the limit
+    closest: str | None = None  # if nothing is recommended: name of the point that comes closest to the limit
+    unit: str = "record"  # what the data count: `record`, `trip` or `vehicle`
+    policy: str = ""  # the recommended policy as TOML text, ready to publish with; empty if nothing is recommended
+    # identifies what was measured: a run with the same data and options, and other limits, takes the points over
     run: str = ""
-    seconds: int | float = 0.0
+    seconds: int | float = 0.0  # time taken
+    # plain sentences: what was measured on which data, that choosing by the data is not private, and so on
     says: Listed[str] = ()
-    limit: Limit = Limit()
-    points: Listed[Point]
+    limit: Limit = Limit()  # the owner's limits
+    points: Listed[Point]  # points, failed: the measured points, by mechanism; and what could not be measured
     failed: Listed[Failure] = ()
-    software: Software = Software(dunnage=__version__)
+    software: Software = Software(dunnage=__version__)  # version of Dunnage
 
     @field_validator("points")
     @classmethod
@@ -249,10 +216,6 @@ class Frontier(Displayed, Tabular, Model):
         names = ", ".join(item.name for item in self.points)
         raise ParameterError(f"the frontier has no point {name!r}. It has: {names}.")
 
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Give the frontier as plain data."""
-        return self.model_dump(mode="json")
-
     def summary(self) -> str:
         """Describe the frontier for its owner: the points that no other beats, the recommended one, and its basis."""
         shown = [point for point in self.points if not point.dominated or point.name == self.choice]
@@ -266,8 +229,7 @@ class Frontier(Displayed, Tabular, Model):
                 f"{mark} {point.name:<{width}}  {with_ends(point.cost)} {self.cost_unit}, {self.risk_name} "
                 f"{with_ends(point.risk)}; on {self.measured_on(point)}"
             )
-        flaws = [words for flaw, words in _FLAWS.items() if any(getattr(point, flaw) for point in best)]
-        if flaws:
+        if flaws := [words for flaw, words in _FLAWS.items() if any(getattr(point, flaw) for point in best)]:
             lines.append(f"! is not recommended: {', or '.join(flaws)}")
         others, failed = len(self.points) - len(best), len(self.failed)
         if others or failed:
@@ -310,7 +272,12 @@ class Frontier(Displayed, Tabular, Model):
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
         """Write ``frontier.json``, ``frontier.csv``, ``policy.toml`` and, if given, the page, for you alone to read."""
-        texts = {FRONTIER_FILE: to_text(self), TABLE_FILE: self.table(), PAGE_FILE: page, POLICY_FILE: self.policy}
+        texts = {
+            FRONTIER_FILE: to_text(self.to_dict()),
+            TABLE_FILE: self.table(),
+            PAGE_FILE: page,
+            POLICY_FILE: self.policy,
+        }
         with new_folder(
             folder, marker=FRONTIER_FILE, force=force, private=True, may_hold=(PAGE_FILE, POLICY_FILE)
         ) as work:
@@ -329,8 +296,7 @@ class Frontier(Displayed, Tabular, Model):
 def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
     """Check, before anything is measured, that a frontier may be written here."""
     target = check_new_folder(folder, marker=FRONTIER_FILE, force=force)
-    others = sorted(path.name for path in target.iterdir() if path.name not in _FILES) if target.is_dir() else []
-    if others:
+    if others := sorted(path.name for path in target.iterdir() if path.name not in _FILES) if target.is_dir() else []:
         raise OutputError(f"{target} also contains {', '.join(others[:3])}. Nothing was changed. Choose another name.")
 
 

@@ -473,8 +473,7 @@ def open_trucks(request: AdviceRequest) -> RowSubject:
         raise ParameterError(f"by must name a public column of the policy. Got {request.by!r}. {remedy}")
     rooms = parse_capacities(request.capacity, {item.name: item.numeric.unit for item in quantities})
     subject = replace(subject, rooms=rooms)
-    heavy = int((_amounts(subject, subject.data) > list(rooms.values())).any(axis=1).sum())
-    if heavy:
+    if heavy := int((_amounts(subject, subject.data) > list(rooms.values())).any(axis=1).sum()):
         raise ParameterError(f"{heavy:,} of the packages do not fit the truck. Give a larger --capacity.")
     return subject
 

@@ -34,7 +34,7 @@ from dunnage.exact import exact
 from dunnage.mechanisms.base import Mechanism
 from dunnage.model.policy import Policy, Written, is_for_devices
 from dunnage.processes import in_parallel
-from dunnage.text import several
+from dunnage.text import Progress, several
 
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
 _FILE = re.compile(r'^(\s*[\w"\'.-]+\s*=\s*)(?P<quote>["\'])(?P<name>[^"\'\\]*)(?P=quote)(.*)$')
@@ -138,7 +138,6 @@ many narrow its interval, as long as they take less CPU time than this."""
 POINTS_FILE = "points.jsonl"
 CACHE_ENDING = ".partial"
 ON = ("auto", "data", "generated")
-Progress = Callable[[str], None]
 Result = Point | Failure
 
 

@@ -112,8 +112,7 @@ class PublicValues(NamedTuple):
     def of_records(self, release: Release, data: Dataset, others: Sequence[str]) -> IntArray:
         """Return the number of each record's combination, -1 where the release lacks it; ``others`` must exist."""
         columns, public = {attribute.name for attribute in data.schema}, [name for name, *_ in self.columns]
-        lacking = [name for name in (*public, *others) if name not in columns]
-        if lacking:
+        if lacking := [name for name in (*public, *others) if name not in columns]:
             raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
         given = {}
         for name in public:

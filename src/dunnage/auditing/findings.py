@@ -44,42 +44,20 @@ Interval = tuple[float, float]
 
 
 class Finding(Model):
-    """One figure of an audit.
+    """One figure of an audit."""
 
-    Parameters
-    ----------
-    name
-        For example ``record linkage``; with the column in brackets if there can be several.
-    value
-        The figure.
-    interval
-        Closed bounds: a point if the figure was counted, with 95 % confidence if it was estimated.
-    baseline
-        The same figure without the release: what an attacker gets by guessing, or what a planner has.
-    unit
-        ``probability``, ``share``, ``ratio`` or a unit of measurement.
-    sentence
-        What the figure means.
-    topic
-        ``records``, ``attributes``, ``table``, ``several releases``, ``trucks`` or ``utility``.
-    private
-        Whether the figure takes the true data to compute, so that you must keep it to yourself.
-    remedy
-        What would lower the risk; empty for what privacy costs, and in audits of earlier versions.
-    details
-        Further figures, as plain data.
-    """
-
-    name: str
-    value: int | float
+    name: str  # for example `record linkage`; with the column in brackets if there can be several
+    value: int | float  # the figure
+    # closed bounds: a point if the figure was counted, with 95 % confidence if it was estimated
     interval: Annotated[tuple[int | float, int | float], Field(strict=False)]
+    # the same figure without the release: what an attacker gets by guessing, or what a planner has
     baseline: int | float
-    unit: str
-    sentence: str
-    topic: str
-    private: bool
-    remedy: str = ""
-    details: Details = NOTHING
+    unit: str  # `probability`, `share`, `ratio` or a unit of measurement
+    sentence: str  # what the figure means
+    topic: str  # `records`, `attributes`, `table`, `several releases`, `trucks` or `utility`
+    private: bool  # whether the figure takes the true data to compute, so that you must keep it to yourself
+    remedy: str = ""  # what would lower the risk; empty for what privacy costs, and in audits of earlier versions
+    details: Details = NOTHING  # further figures, as plain data
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -116,10 +94,6 @@ class Finding(Model):
         # Units of counts are plural words; those of measures, such as ms, are short.
         unit = self.unit.removesuffix("s") if figure == 1 and len(self.unit) > 3 else self.unit
         return number_text(figure) + ("" if self.unit == "ratio" else f" {unit}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the finding as plain data."""
-        return self.model_dump(mode="json")
 
 
 # Figures, and the findings they become

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from dunnage._version import __version__
-from dunnage.auditing import carriers, classes, counts, findings, noisy, plans, rides, slots
+from dunnage.auditing import carriers, classes, counts, findings, noisy, plans, rides
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.counts import CountsTruth, CountsView
@@ -40,6 +41,7 @@ from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
 from dunnage.release.kinds import COUNTS, ESTIMATES, same
+from dunnage.settle import matched_records
 from dunnage.tables.dataset import Dataset
 from dunnage.text import percent, several
 
@@ -138,66 +140,32 @@ class ReleaseStatement(Model):
 
 
 class Audit(Displayed, Tabular, Model):
-    """Findings about one release. Private unless ``external``; its ``repr`` shows no figure.
-
-    Parameters
-    ----------
-    dataset, period
-        What was released.
-    release
-        Digest of its certificate.
-    protects
-        What one record stands for.
-    statistic
-        What the release states about a class, or ``noise``, ``counts``, ``estimates``.
-    findings
-        The findings, by topic.
-    at_risk
-        The records most at risk, the worst first, each with its ``source_row`` (as in the key). Records have
-        ``rows`` that could be them, ``record_linkage``, and ``attribute_linkage`` by sensitive column. Trips have
-        ``suspicion``, ``alike`` and ``released``; riders ``guess``, ``trips`` and ``types``; vehicles ``stays`` and
-        ``found_if_it_stays``.
-    risk_says
-        What that list means, or why nobody is on it.
-    notes
-        What could not be computed, and why.
-    external
-        Whether it was made without the data, so that you may share it.
-    seconds
-        Time taken.
-    statement
-        What the release promises, and the policy it was compared with, for the sign-off: only public facts.
-    approved
-        Who approved it, and when: ``name``, ``time``; None if nobody has yet.
-    clearance
-        Whether the release may leave under the limits of the house; None without such limits.
-    says
-        Who may see it.
-    first_row
-        The number of the first row below the header in ``source_row``.
-    software
-        Version of Dunnage that made it.
-    """
+    """Findings about one release. Private unless ``external``; its ``repr`` shows no figure."""
 
     format: Literal[1] = 1
     kind: Literal["audit"] = "audit"
-    dataset: str
+    dataset: str  # dataset, period: what was released
     period: str | None
-    release: str
-    protects: str
-    statistic: str
-    external: bool
-    says: str = Field(default_factory=lambda fields: _SAYS[fields["external"]])
-    findings: Listed[Finding]
+    release: str  # digest of its certificate
+    protects: str  # what one record stands for
+    statistic: str  # what the release states about a class, or `noise`, `counts`, `estimates`
+    external: bool  # whether it was made without the data, so that you may share it
+    says: str = Field(default_factory=lambda fields: _SAYS[fields["external"]])  # who may see it
+    findings: Listed[Finding]  # the findings, by topic
+    # the records most at risk, the worst first, each with its `source_row` (as in the key). Records have `rows` that
+    # could be them, `record_linkage`, and `attribute_linkage` by sensitive column. Trips have `suspicion`, `alike` and
+    # `released`; riders `guess`, `trips` and `types`; vehicles `stays` and `found_if_it_stays`
     at_risk: Listed[AtRisk]
-    risk_says: str = Field(default="", alias="at_risk_says")
-    notes: Listed[str]
+    risk_says: str = Field(default="", alias="at_risk_says")  # what that list means, or why nobody is on it
+    notes: Listed[str]  # what could not be computed, and why
+    # what the release promises, and the policy it was compared with, for the sign-off: only public facts
     statement: ReleaseStatement = ReleaseStatement()
-    approved: Approval | None = None
+    approved: Approval | None = None  # who approved it, and when: `name`, `time`; None if nobody has yet
+    # whether the release may leave under the limits of the house; None without such limits
     clearance: Clearance | None = None
-    first_row: Literal[1] = 1
-    seconds: float
-    software: Software = Software(dunnage=__version__)
+    first_row: Literal[1] = 1  # the number of the first row below the header in `source_row`
+    seconds: float  # time taken
+    software: Software = Software(dunnage=__version__)  # version of Dunnage that made it
 
     def __repr__(self) -> str:
         return f"Audit({self.dataset!r}, {len(self.findings)} findings, {'external' if self.external else 'private'})"
@@ -205,13 +173,7 @@ class Audit(Displayed, Tabular, Model):
     __str__ = __repr__
 
     def finding(self, name: str) -> Finding:
-        """Return a finding by its name.
-
-        Raises
-        ------
-        ParameterError
-            If there is no such finding.
-        """
+        """Return a finding by its name; a :class:`ParameterError` lists all names if there is none."""
         for item in self.findings:
             if item.name == name:
                 return item
@@ -225,10 +187,6 @@ class Audit(Displayed, Tabular, Model):
         ends = {end: [item.interval[at] for item in self.findings] for at, end in enumerate(("lower", "upper"))}
         numbers = {name: pa.array(columns[name], pa.float64()) for name in ("value", "baseline", "severity")}
         return pa.table({**columns, **numbers, **{end: pa.array(ends[end], pa.float64()) for end in ends}})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the audit as plain data."""
-        return self.model_dump(mode="json", by_alias=True)
 
     @property
     def risks(self) -> list[Finding]:
@@ -273,20 +231,14 @@ class Audit(Displayed, Tabular, Model):
         """Write ``audit.json`` and, if given, its pages; only their owner can read them unless it is external."""
         pages, private = (PAGE_FILE, SIGNOFF_FILE), not self.external
         with new_folder(folder, marker=AUDIT_FILE, force=force, private=private, may_hold=pages) as work:
-            for name, text in ((AUDIT_FILE, to_text(self)), (PAGE_FILE, page), (SIGNOFF_FILE, sign_off)):
+            for name, text in ((AUDIT_FILE, to_text(self.to_dict())), (PAGE_FILE, page), (SIGNOFF_FILE, sign_off)):
                 if text:
                     (work / name).write_text(text, encoding="utf-8")
         return Path(folder)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Audit:
-        """Read an audit folder.
-
-        Raises
-        ------
-        InputError
-            If it is not an audit folder.
-        """
+        """Read an audit folder; an :class:`InputError` says what is wrong."""
         path, what = Path(folder) / AUDIT_FILE, "an audit folder"
         audit = read(path, cls, what=what, remedy="Make it again.", max_bytes=MAX_AUDIT_BYTES)
         if "first_row" in audit.model_fields_set:
@@ -601,9 +553,14 @@ class Draft:
             self._add_noisy()
 
     def _add_slots(self) -> None:
-        self.add(slots.view_figures(self.release, self.packing))
+        unit = self.release.certificate.guarantee.protects
+        for row in self.release.certificate.meaning.odds:  # what the certificate states for a suspicion of 50 %
+            if row.before == 0.5 and row.at_most is not None:
+                self.add([findings.figure("membership bound", row.at_most, 0.5, odds=row.sentence, record=unit)])
+        if len(self.release):
+            self.add(plans.truck_figures(self.release, self.packing))
         if self.data is not None and self.key is not None:
-            self.add(slots.truth_figures(self.release, self.data, self.key))
+            self.add(_slot_figures(self.release, self.data, self.key))
         if self.data is not None:
             self.notes += [] if self.key is not None else [words("no key for slots")]
             self.risk_says = words("nobody: slots")
@@ -676,6 +633,24 @@ def refuse_other_universe(view: CountsView, data: Dataset) -> None:
             f"the release was made under another policy, or of another period: it has other "
             f"{', '.join(dict.fromkeys(differ))}. Give policy, city and period as they were published."
         )
+
+
+def _slot_figures(release: Release, data: Dataset, key: Key) -> Iterator[KeyFigure]:
+    """Compute how many records have a slot, how many slots are empty, and how much larger slots are than needed."""
+    records = matched_records(data, release, key)
+    filled = np.flatnonzero(records >= 0)
+    share = len(filled) / max(len(data), 1)
+    stated, num = release.certificate.rows.slots, len(release)
+    assert stated is not None
+    facts = {"num": len(data) - len(filled), "in_all": len(data), "risk": float(str(stated.risk))}
+    yield findings.figure("records with a slot", share, 1.0, **facts)
+    if num:
+        yield findings.figure("slots filled", len(filled) / num, 1.0, num=num - len(filled), in_all=num)
+    for name in release.bounded if len(filled) else ():
+        known, truth = release.uncertain(name), data.numbers(name)[records[filled]]
+        span = float(known.upper.max() - known.lower.min()) or 1.0
+        spare = float((known.upper[filled] - truth).mean())
+        yield findings.figure("spare size ({column})", spare / span, 1.0, column=name, spare=spare, unit=known.unit)
 
 
 def other_parameters(release: Release, data: Dataset) -> list[str]:

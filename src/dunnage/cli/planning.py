@@ -93,8 +93,7 @@ def pack(
     if name not in takes:
         raise ParameterError(f"model must be one of {', '.join(takes)}. Got {name!r}.")
     kind, options = takes[name]
-    wrong = [option for option, value in given.items() if value is not None and option not in options]
-    if wrong:
+    if wrong := [option for option, value in given.items() if value is not None and option not in options]:
         listed = ", ".join(f"--{option.replace('_', '-')}" for option in wrong)
         raise ParameterError(f"the {name} model does not take {listed}. Leave it out, or choose another --model.")
     chosen: Model = kind(**{option: given[option] for option in options if given[option] is not None})
@@ -292,6 +291,5 @@ def apply(
 
 def _refuse_options(options: Mapping[str, object], what: str) -> None:
     """Refuse options that a kind of plan does not take; an option that was not given is None, False or empty."""
-    given = [name for name, value in options.items() if not (value is None or value is False or value == [])]
-    if given:
+    if given := [name for name, value in options.items() if not (value is None or value is False or value == [])]:
         raise ParameterError(f"{what} does not take {', '.join(given)}. Leave it out.")

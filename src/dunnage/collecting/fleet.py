@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -34,8 +34,7 @@ from dunnage.folders import new_file
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.tables.columns import MICROS
-
-Progress = Callable[[str], None]
+from dunnage.text import Progress
 
 MAX_DRAWN_BYTES = 1 << 29
 
@@ -406,8 +405,7 @@ class _History:
         if not self._num:
             return []
         num_vehicles = int(vehicles.max()) + 1
-        more = num_vehicles - self._micros.size
-        if more > 0:
+        if (more := num_vehicles - self._micros.size) > 0:
             self._micros = np.append(self._micros, np.zeros(more, dtype=np.int64))
             empty = np.full((self._num, more), np.nan)
             self._places = {name: np.append(kept, empty, axis=1) for name, kept in self._places.items()}

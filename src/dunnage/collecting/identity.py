@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 from dunnage.collecting.files import check_new_file, check_not_input
 from dunnage.devices.report import packed, unpacked
-from dunnage.errors import MOST_ROWS_NAMED, InputError, OutputError, Problem, SealError
+from dunnage.errors import InputError, OutputError, Problem, SealError
 from dunnage.exact import shown
 from dunnage.folders import new_file
 
@@ -444,15 +444,16 @@ def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
     if len(set(header)) < len(header):
         problems.append(Problem("the header names a column twice", remedy="Rename one."))
     if uneven := [at for at, row in enumerate(rows, 1) if len(row) != len(header)]:
-        problems.append(_problem("has more or fewer cells than the header", "", uneven, "Fix or quote the cells."))
+        what, remedy = "has more or fewer cells than the header", "Fix or quote the cells."
+        problems.append(Problem.in_rows(what, uneven, remedy=remedy))
     if problems:
         raise InputError(str(path), problems)
     records = [dict(zip(header, row, strict=True)) for row in rows]
     aliases = [record.pop(alias) for record in records]
     if blank := [number for number, name in enumerate(aliases, 1) if not name.strip()]:
-        problems.append(_problem("is missing", alias, blank, "Every vehicle needs an alias."))
+        problems.append(Problem.in_rows("is missing", blank, where=alias, remedy="Every vehicle needs an alias."))
     if twice := _repeated(aliases):
-        problems.append(_problem("comes twice", alias, twice, "Write one row for each vehicle."))
+        problems.append(Problem.in_rows("comes twice", twice, where=alias, remedy="Write one row for each vehicle."))
     if problems:
         raise InputError(str(path), problems)
     return list(zip(aliases, records, strict=True))
@@ -461,10 +462,6 @@ def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
 def _repeated(aliases: list[str]) -> list[int]:
     seen: set[str] = set()
     return [number for number, name in enumerate(aliases, 1) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
-
-
-def _problem(what: str, where: str, rows: list[int], remedy: str) -> Problem:
-    return Problem(what, where=where, rows=tuple(rows[:MOST_ROWS_NAMED]), num_rows=len(rows), remedy=remedy)
 
 
 def _content(path: Path) -> bytes:
@@ -495,6 +492,7 @@ def _sealed(path: Path) -> tuple[list[tuple[str, SealedRecord]], object]:
             raise InputError(str(path), [problem])
         records.append((data["alias"], SealedRecord.from_json(json.dumps(data["sealed"]))))
     if twice := _repeated([name for name, _ in records]):
-        problem = _problem("the alias of a sealed record comes twice", "", twice, "Keep one line for each vehicle.")
+        remedy = "Keep one line for each vehicle."
+        problem = Problem.in_rows("the alias of a sealed record comes twice", twice, remedy=remedy)
         raise InputError(str(path), [problem])
     return records, tag

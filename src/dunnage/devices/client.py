@@ -30,8 +30,7 @@ def mechanism_of(task: Task, purpose: Purpose, *, tiers: Sequence[Tier] | None =
     subject: dict[str, object] = {kind.subject: purpose.grid or purpose.quantities}
     if purpose.steps > 1:
         subject["steps"] = purpose.steps
-    unknown = sorted(set(purpose.parameters) - set(kind.parameters))
-    if unknown:
+    if unknown := sorted(set(purpose.parameters) - set(kind.parameters)):
         raise TaskError(f"{purpose.name}: {purpose.mechanism} has no parameter {unknown[0]!r}. Leave it out.")
     try:
         return kind(**subject, tiers=tuple(tiers or task.slot_tiers(purpose)), **purpose.parameters)  # type: ignore[arg-type]
@@ -99,8 +98,7 @@ def check_task(task: Task) -> TaskLosses:
             )
     for tier in task.tier_names:
         limit = task.limits.lifetime if task.limits.day is None else task.limits.day
-        day = result.bounded_of_slot(tier) * task.schedule.slots_per_day
-        if day > limit:
+        if (day := result.bounded_of_slot(tier) * task.schedule.slots_per_day) > limit:
             raise TaskError(
                 f"the scheduled slots of a day exceed the limit of epsilon {decimal_text(limit)}. Their true loss is "
                 f"{decimal_text(day)} in tier {tier}. Report less often, at a smaller epsilon, or raise the limit."

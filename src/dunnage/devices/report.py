@@ -49,19 +49,6 @@ _MAX_INDEX = 1 << 16
 class Report:
     """One perturbed message.
 
-    Parameters
-    ----------
-    task
-        First 8 bytes of the task's digest.
-    purpose, tier
-        Which purpose of the task, and which of its tiers.
-    day, slot
-        Which slot: days after 1 January 1970, and moments after midnight.
-    report_id
-        8 random bytes; the same report sent twice counts once.
-    payload
-        What the mechanism wrote.
-
     Examples
     --------
     >>> report = Report(task=bytes(8), purpose=0, tier=0, day=20773, slot=7, report_id=bytes(8), payload=b"abc")
@@ -69,13 +56,13 @@ class Report:
     True
     """
 
-    task: bytes
-    purpose: int
+    task: bytes  # first 8 bytes of the task's digest
+    purpose: int  # purpose, tier: which purpose of the task, and which of its tiers
     tier: int
-    day: int
+    day: int  # day, slot: which slot: days after 1 January 1970, and moments after midnight
     slot: int
-    report_id: bytes
-    payload: bytes = field(repr=False)
+    report_id: bytes  # 8 random bytes; the same report sent twice counts once
+    payload: bytes = field(repr=False)  # what the mechanism wrote
 
     def __post_init__(self) -> None:
         for value, what, least, most in (
@@ -142,8 +129,7 @@ class Report:
 
         if len(content) > MAX_REPORT:
             raise ReportError(f"a report has at most {MAX_REPORT} bytes. Got {len(content)}. {_AGAIN}")
-        version = take(1)[0]
-        if version != VERSION:
+        if (version := take(1)[0]) != VERSION:
             raise ReportError(f"this software reads reports of version {VERSION}. Got {version}. Update Dunnage.")
         prefix = take(PREFIX_BYTES)
         numbers = {name: take_number(name, most) for name, most in _MAX.items()}

@@ -288,23 +288,6 @@ class FileColumns(Described):
 class Task(Described):
     """What devices and platform agree on.
 
-    Parameters
-    ----------
-    dataset
-        Name of the dataset to estimate.
-    purposes
-        What vehicles report.
-    schedule
-        When they report.
-    limits
-        How much a vehicle may give away.
-    protects
-        What one device stands for.
-    version
-        Number of this task among the tasks of the dataset. Any change makes another task.
-    file_columns
-        Names of columns of files that devices read. Not agreed, so not part of the digest.
-
     Raises
     ------
     TaskError
@@ -321,12 +304,13 @@ class Task(Described):
     """
 
     format: ClassVar[int] = FORMAT
-    dataset: str
-    purposes: tuple[Purpose, ...]
-    schedule: Schedule
-    limits: Limits
-    protects: str = "vehicle"
-    version: int = 1
+    dataset: str  # name of the dataset to estimate
+    purposes: tuple[Purpose, ...]  # what vehicles report
+    schedule: Schedule  # when they report
+    limits: Limits  # how much a vehicle may give away
+    protects: str = "vehicle"  # what one device stands for
+    version: int = 1  # number of this task among the tasks of the dataset. Any change makes another task
+    # names of columns of files that devices read. Not agreed, so not part of the digest
     file_columns: FileColumns = field(default=FileColumns(), compare=False)
 
     def __repr__(self) -> str:

@@ -115,8 +115,7 @@ class Mechanism(Model, abc.ABC):
     def from_description(cls, description: Mapping[str, object]) -> Mechanism:
         """Rebuild a mechanism from a certificate: the exact inverse of :meth:`describe`."""
         mechanism = cls(**cls._given(description))
-        described = mechanism.describe()
-        if described != dict(description):
+        if (described := mechanism.describe()) != dict(description):
             every = sorted(str(name) for name in described.keys() | description.keys())
             strange = [name for name in every if name not in described or described[name] != description.get(name, ...)]
             raise ParameterError(f"the stated {shown(strange[0])} of {cls.name} contradicts its parameters.")

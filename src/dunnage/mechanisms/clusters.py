@@ -639,8 +639,7 @@ class _Records:
                 assert isinstance(of_class, Intervals)  # _check_schema: only numbers have statistics
                 middles = np.repeat((of_class.lower + of_class.upper) / 2, sizes)
                 compute = np.mean if statistic == "mean" else np.median
-                change = abs(float(compute(middles)) - float(compute(column.values))) / column.diameter
-                if change > most:
+                if (change := abs(float(compute(middles)) - float(compute(column.values))) / column.diameter) > most:
                     raise Refusal(
                         f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, but "
                         f"keep allows {shown_number(most)}. Raise that, raise its importance, or lower k."
@@ -716,8 +715,7 @@ class _Records:
 
                 note = _by_tenths(self.progress, "growing classes") if len(metric) >= PROGRESS_FROM else None
                 clusters = grow_in_blocks(metric, k, constraints=inside, person=person, price=price, progress=note)
-            seconds = float(own.refine_seconds) * len(records) / len(self)
-            if seconds > 0:
+            if (seconds := float(own.refine_seconds) * len(records) / len(self)) > 0:
                 from dunnage.kernels.clusters.refine import refine
 
                 note = _by_tenths(self.progress, "refining classes")

@@ -166,8 +166,7 @@ class FullDomain(ClassMechanism):
 
     def _hierarchies(self, schema: Schema) -> dict[str, Hierarchy]:
         hierarchies = hierarchies_of(schema, mechanism=self.name, verb="searches", max_nodes=MAX_NODES)
-        strange = sorted(dict(self.importance).keys() - hierarchies.keys())
-        if strange:
+        if strange := sorted(dict(self.importance).keys() - hierarchies.keys()):
             raise ParameterError(
                 f"importance names {', '.join(strange)}, which is not a quasi-identifier. The quasi-identifiers are "
                 f"{', '.join(hierarchies)}."
@@ -306,8 +305,7 @@ def hierarchies_of(schema: Schema, *, mechanism: str, verb: str, max_nodes: int)
             hierarchies[attribute.name] = hierarchy_of(cast("Domain", attribute.domain))
         except ParameterError as error:
             raise ParameterError(f"attribute {attribute.name!r}: {error}") from None
-    num_nodes = math.prod(hierarchy.num_levels for hierarchy in hierarchies.values())
-    if num_nodes > max_nodes:
+    if (num_nodes := math.prod(hierarchy.num_levels for hierarchy in hierarchies.values())) > max_nodes:
         raise ParameterError(
             f"{mechanism} {verb} at most {max_nodes:,} combinations of levels. Got {num_nodes:,}. Use hierarchies "
             "with fewer levels (a larger doubling), or fewer quasi-identifiers."

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pydantic import PlainSerializer, ValidationInfo, model_validator
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.errors import MOST_ROWS_NAMED, ParameterError, Problem, Refusal
+from dunnage.errors import ParameterError, Problem, Refusal
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
 from dunnage.mechanisms.base import (
     Confidence,
@@ -505,8 +505,7 @@ class NoisyClusters(NoisyMechanism):
                     "a list for each."
                 )
             given = {next(iter(domains)): given[_ONLY]}
-        strange = sorted(given.keys() - domains.keys())
-        if strange:
+        if strange := sorted(given.keys() - domains.keys()):
             raise ParameterError(
                 f"{what} names {', '.join(map(shown, strange))}, which gets no noise. Columns with noise: {names}."
             )
@@ -736,12 +735,11 @@ class _AsPublished(_Clusters):
                 parts = dataset.parts
                 rows = np.sort(parts.source_rows[exposed[parts.records]])
                 num = int(exposed.sum())
-                problem = Problem(
+                problem = Problem.in_rows(
                     f"the published form would release {num} record{'s' * (num > 1)} exactly (all values of a cluster "
                     "are equal, so its range is 0 and it gets no noise)",
+                    rows,
                     where=f"column {name!r}",
-                    rows=tuple(rows[:MOST_ROWS_NAMED].tolist()),
-                    num_rows=len(rows),
                     remedy="Choose shares with more records to a cluster, or leave as_published out.",
                 )
                 problems.append(str(problem))
@@ -772,8 +770,7 @@ def published_noise(
     order = np.argsort(noisy, kind="stable")
     for cluster in rank_clusters(len(noisy), shares):
         members = order[cluster]
-        scale = Fraction(int(steps[members[-1]]) - int(steps[members[0]])) / epsilon
-        if scale:
+        if scale := Fraction(int(steps[members[-1]]) - int(steps[members[0]])) / epsilon:
             noisy[members] += noise_arrays.discrete_laplace(noise, scale, len(members))
             radius[members] = laplace_radius(scale, confidence)
     return noisy, (radius if confidence else np.full_like(radius, -1))

@@ -307,8 +307,7 @@ class Partition(ClassMechanism):
             raise ParameterError(
                 f'bounds = "grid" needs a public grid, but attribute {rough[0]!r} has no resolution. Add one.'
             )
-        unknown = [name for name, _ in self.importance if name not in [a.name for a in attributes]]
-        if unknown:
+        if unknown := [name for name, _ in self.importance if name not in [a.name for a in attributes]]:
             raise ParameterError(
                 f"importance names {unknown[0]!r}, which is not a quasi-identifier. The quasi-identifiers are {names}."
             )
@@ -513,8 +512,7 @@ def best_borders(loads: Loads, least_loss: Borders, *, max_packed: int = MAX_PAC
 
     offer(least_loss)
     climb()
-    partitions = few_partitions(loads, left)
-    if partitions is not None:
+    if (partitions := few_partitions(loads, left)) is not None:
         for borders in partitions:
             offer(borders)
     else:
@@ -770,8 +768,7 @@ def descend(points: Points, start: Cuts, order: Sequence[int]) -> tuple[Cuts, fl
     while waiting:
         i = waiting.pop(0)
         tried = (*cuts[:i], recut(points, cuts, i), *cuts[i + 1 :])
-        new_cost = CellBounds.of(points, tried).cost(points)
-        if new_cost < cost * (1 - TOLERANCE):
+        if (new_cost := CellBounds.of(points, tried).cost(points)) < cost * (1 - TOLERANCE):
             cuts, cost = tried, new_cost
             waiting += [j for j in order if j != i and j not in waiting]
     return cuts, cost
@@ -859,8 +856,7 @@ def cut_program(
 # slab, and decided intervals together. Counted steps limit the work, not time, so the same records give the same cuts.
 def search_cuts(points: Points, *, max_steps: int = MAX_STEPS) -> BestCuts:
     """Return the best cuts and a lower bound on the loss; small problems are proved best."""
-    num_records = int(points.counts.sum())
-    if num_records < points.k:
+    if (num_records := int(points.counts.sum())) < points.k:
         return BestCuts(uncut(points), num_records * points.price, num_records * points.price, proven=True)
     optima = local_optima(points)
     cuts, loss = optima[0]
@@ -1052,8 +1048,7 @@ class _Branching:
                 continue
             in_search_order = (*node.cuts, np.array(node.begins, dtype=np.int64), begins)
             cuts = tuple(in_search_order[self.order.index(i)] for i in range(len(self.order)))
-            loss = CellBounds.of(self.points, cuts).cost(self.points)
-            if loss < self.loss:
+            if (loss := CellBounds.of(self.points, cuts).cost(self.points)) < self.loss:
                 self.cuts, self.loss = cuts, loss
 
 

@@ -523,8 +523,7 @@ class Certificate(Model):
             raise CheckFailed(f"certificate.json: missing or malformed: {fields}.") from None
         except RecursionError:
             raise CheckFailed("certificate.json: a part is nested too deeply.") from None
-        empty = [name for name in content if content[name] is None]
-        if empty:
+        if empty := [name for name in content if content[name] is None]:
             raise CheckFailed(f"certificate.json: missing or malformed: {', '.join(empty)}.")
         if certificate.to_bytes() != data:
             raise CheckFailed("certificate.json: a number is not in the form that certificates use.")

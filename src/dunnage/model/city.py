@@ -338,45 +338,25 @@ def _same_fields(one: Buses | City, other: Buses | City) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class City:
-    """Public facts about where trips can be made.
+    """Public facts about where trips can be made."""
 
-    Parameters
-    ----------
-    stops
-        Names of all stops, in the order of their file.
-    zone_names, zones
-        Names of the zones, and the number of the zone of each stop; None without zones.
-    mode_names, modes
-        Names of the modes, and the number of the mode of each pair of stops: (origin, destination); None without.
-    lat, lon
-        Coordinates of each stop in degrees; None if they are not known.
-    hubs
-        Whether each stop is a hub; None if that is not known.
-    times
-        Seconds that a shuttle drives from stop to stop: (origin, destination); None if they are not known.
-    buses
-        Rides with one bus between hubs; None if they are not known.
-    assumed
-        Sentences about what was assumed because it was not known.
-    names
-        What people call each stop; empty if it has only the name in ``stops``.
-    lines
-        Roads and tracks to draw on maps: the latitude and longitude of each point.
-    """
-
-    stops: tuple[str, ...]
+    stops: tuple[str, ...]  # names of all stops, in the order of their file
+    # zone_names, zones: names of the zones, and the number of the zone of each stop; None without zones
     zone_names: tuple[str, ...] = ()
     zones: NDArray[np.int32] | None = None
+    # mode_names, modes: names of the modes, and the number of the mode of each pair of stops: (origin, destination);
+    # None without
     mode_names: tuple[str, ...] = ()
     modes: NDArray[np.int16] | None = None
-    lat: NDArray[np.float64] | None = None
+    lat: NDArray[np.float64] | None = None  # lat, lon: coordinates of each stop in degrees; None if they are not known
     lon: NDArray[np.float64] | None = None
-    hubs: NDArray[np.bool_] | None = None
+    hubs: NDArray[np.bool_] | None = None  # whether each stop is a hub; None if that is not known
+    # seconds that a shuttle drives from stop to stop: (origin, destination); None if they are not known
     times: NDArray[np.int32] | None = None
-    buses: Buses | None = None
-    assumed: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    lines: Lines = ()
+    buses: Buses | None = None  # rides with one bus between hubs; None if they are not known
+    assumed: tuple[str, ...] = ()  # sentences about what was assumed because it was not known
+    names: tuple[str, ...] = ()  # what people call each stop; empty if it has only the name in `stops`
+    lines: Lines = ()  # roads and tracks to draw on maps: the latitude and longitude of each point
 
     def __post_init__(self) -> None:
         num = len(self.stops)

@@ -119,7 +119,7 @@ def check_text(label: object, name: str) -> None:
         raise ParameterError(f"{name} must be texts that are not empty. Got {shown(label)}. Put numbers in quotes.")
 
 
-class Coded(Domain):
+class CodedDomain(Domain):
     """A domain of finitely many labels; their codes are the positions in ``labels``."""
 
     if TYPE_CHECKING:
@@ -189,16 +189,13 @@ class Coded(Domain):
             )
 
 
-CodedDomain = Coded
-
-
 def share(part: float, whole: float) -> float:
     """Return part / whole, and 0 if the whole is 0: then nothing can be lost."""
     return part / whole if whole else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ordinal(Coded):
+class Ordinal(CodedDomain):
     kind: ClassVar[str] = "ordinal"
     levels: tuple[str, ...]  # From lowest to highest
 
@@ -232,7 +229,7 @@ class Ordinal(Coded):
         return np.abs(ranks[:, None] - ranks)
 
 
-class _Unordered(Coded):
+class _Unordered(CodedDomain):
     """Labels without order or structure: two are equal or different."""
 
     @property
@@ -541,7 +538,7 @@ _MAX_AT_ONCE = 2**22  # Distances that are computed at a time
 
 
 @dataclass(frozen=True, kw_only=True)
-class Graph(Coded):
+class Graph(CodedDomain):
     """Labels that are the vertices of a public network; the distance is the shortest path.
 
     Every vertex must be reachable from every other one. Sums of lengths are exact if a common unit of all lengths fits
@@ -728,7 +725,7 @@ class _Shape(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree(Coded):
+class Tree(CodedDomain):
     """Labels with a public hierarchy of generalisations; the leaves are the values.
 
     Codes follow a depth-first walk, so the leaves below a node have consecutive codes, and the least common ancestor of
@@ -952,8 +949,7 @@ def _row_problems(rows: Sequence[Sequence[object]]) -> list[tuple[int, str]]:
     following: dict[tuple[int, str], str] = {}
     for index, row in enumerate(texts):
         for level in range(1, len(row) - 1):
-            above = following.setdefault((level, row[level]), row[level + 1])
-            if above != row[level + 1]:
+            if (above := following.setdefault((level, row[level]), row[level + 1])) != row[level + 1]:
                 what = f"{row[level]!r} at level {level} becomes {row[level + 1]!r} here, but "
                 problems.append((index, what + f"{above!r} in an earlier row. Make them the same."))
     tops: dict[str, int] = {}  # a label names one node, whatever the row

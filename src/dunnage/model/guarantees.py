@@ -404,42 +404,19 @@ PROJECT = "dunnage"
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What a mechanism states before it sees data.
+    """What a mechanism states before it sees data."""
 
-    Parameters
-    ----------
-    guarantee
-        The stated guarantee.
-    basis
-        Whether it is proved, only claimed, or void.
-    mechanism
-        Name and all parameters, as plain data.
-    assumptions
-        What the guarantee rests on.
-    in_clear
-        What the release shows unchanged.
-    numerics
-        How random numbers are made and rounded.
-    claim
-        The published claim, if it differs from the stated guarantee.
-    holds
-        What really holds if the basis is not ``proved``; None means that there is no bound.
-    why
-        Why the basis is not ``proved``.
-    notes
-        The proofs in ``docs/proofs``, or the notes on what the published form does not keep.
-    """
-
-    guarantee: Guarantee
-    basis: Basis
-    mechanism: Mapping[str, object]
-    assumptions: tuple[Assumption, ...] = ()
-    in_clear: tuple[str, ...] = ()
-    numerics: str = "exact"
-    claim: str = ""
-    holds: Guarantee | None = None
-    why: str = ""
+    guarantee: Guarantee  # the stated guarantee
+    basis: Basis  # whether it is proved, only claimed, or void
+    mechanism: Mapping[str, object]  # name and all parameters, as plain data
+    assumptions: tuple[Assumption, ...] = ()  # what the guarantee rests on
+    in_clear: tuple[str, ...] = ()  # what the release shows unchanged
+    numerics: str = "exact"  # how random numbers are made and rounded
+    claim: str = ""  # the published claim, if it differs from the stated guarantee
+    holds: Guarantee | None = None  # what really holds if the basis is not `proved`; None means that there is no bound
+    why: str = ""  # why the basis is not `proved`
     warnings: tuple[str, ...] = ()
+    # the proofs in `docs/proofs`, or the notes on what the published form does not keep
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:

@@ -635,8 +635,7 @@ class _Unkinded(DeclaredColumn):
     kind: Annotated[_Kind | None, WithJsonSchema({"type": "null"})] = None
 
     def domain_in(self, reading: PolicyReading) -> None:
-        given = sorted(self.model_fields_set - _Unkinded.model_fields.keys())
-        if given:
+        if given := sorted(self.model_fields_set - _Unkinded.model_fields.keys()):
             what = f"is missing, and {', '.join(given)} needs it"
             raise Flaws(Problem(what, where="kind", remedy='Write, for example, kind = "numeric".'))
 

@@ -58,47 +58,26 @@ _HIDDEN = (Role.IDENTIFIER, Role.DROP)
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """One column: its role, kind and public domain, and what to do with values that do not fit.
+    """One column: its role, kind and public domain, and what to do with values that do not fit."""
 
-    Parameters
-    ----------
-    name, role
-        Column name and role.
-    kind
-        ``numeric``, ``ordinal``, ``category``, ``tree``, ``graph``, ``stop`` or ``time``; None means that of the domain
-        or, without a domain, any type, released unchanged.
-    domain
-        The public domain, if there is one.
-    missing
-        ``refuse`` or ``leave-out``.
-    outside
-        ``refuse``, ``leave-out`` or (numeric only) ``clamp``.
-    unreadable
-        ``refuse`` or ``leave-out``: for cells that are not what the kind says, such as text or infinity for a number.
-    merged
-        Its value where rows are merged: their ``sum``, or the value that is the ``same`` in all; None if it is not
-        released or nothing is merged. The schema sets it.
-    counts
-        Whether it is the number of trips of a row; it may then be called ``count``. The schema sets it for all other
-        names.
-    format
-        How dates are written in a column of times, if not as 2026-11-15; see
-        :class:`~dunnage.model.periods.DateFormat`.
-    cells
-        How cells become values of the domain, if they are written differently: codes that are shortened, or times of
-        day that become minutes.
-    """
-
-    name: str
+    name: str  # name, role: column name and role
     role: Role
+    # `numeric`, `ordinal`, `category`, `tree`, `graph`, `stop` or `time`; None means that of the domain or, without a
+    # domain, any type, released unchanged
     kind: str | None = None
-    domain: Domain | None = None
-    missing: str = "refuse"
-    outside: str = "refuse"
+    domain: Domain | None = None  # the public domain, if there is one
+    missing: str = "refuse"  # `refuse` or `leave-out`
+    outside: str = "refuse"  # `refuse`, `leave-out` or (numeric only) `clamp`
+    # `refuse` or `leave-out`: for cells that are not what the kind says, such as text or infinity for a number
     unreadable: str = "refuse"
+    # its value where rows are merged: their `sum`, or the value that is the `same` in all; None if it is not released
+    # or nothing is merged. The schema sets it
     merged: str | None = None
+    # whether it is the number of trips of a row; it may then be called `count`. The schema sets it for all other names
     counts: bool = False
-    format: str | None = None
+    format: str | None = None  # how dates are written in a column of times, if not as 2026-11-15; see `DateFormat`
+    # how cells become values of the domain, if they are written differently: codes that are shortened, or times of day
+    # that become minutes
     cells: Prefixes | Windows | None = None
 
     def __post_init__(self) -> None:
@@ -191,38 +170,22 @@ class Contribution:
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """The attributes of a dataset in order, and what one protected record is.
+    """The attributes of a dataset in order, and what one protected record is."""
 
-    Parameters
-    ----------
-    attributes
-        All declared columns.
-    protects
-        What one record stands for: ``package``, ``trip`` ...
-    together
-        Column with a common value for all rows of one record, if rows are merged. Numeric quasi-identifiers are added
-        up; every other released value must be the same in all rows of a record.
-    person
-        Identifier of a person, if a person may have several records: k then counts persons. With a contribution it is
-        that of the contribution.
-    trip
-        The columns that describe a trip, if rows are trips or counts of trips.
-    city
-        Zones of stops and modes of pairs of stops, if trips are counted by them.
-    contribution
-        The maximum number of counted trips of a rider, if riders are protected.
-    dates
-        How many dates one release covers, as the owner states it: in all, or for each label of days. None if only
-        the calendar says so, or nothing.
-    """
-
-    attributes: tuple[Attribute, ...]
-    protects: str
+    attributes: tuple[Attribute, ...]  # all declared columns
+    protects: str  # what one record stands for: `package`, `trip`
+    # column with a common value for all rows of one record, if rows are merged. Numeric quasi-identifiers are added up;
+    # every other released value must be the same in all rows of a record
     together: str | None = None
+    # identifier of a person, if a person may have several records: k then counts persons. With a contribution it is
+    # that of the contribution
     person: str | None = None
-    trip: Trip | None = None
+    trip: Trip | None = None  # the columns that describe a trip, if rows are trips or counts of trips
+    # zones of stops and modes of pairs of stops, if trips are counted by them
     city: City | None = field(default=None, repr=False)
-    contribution: Contribution | None = None
+    contribution: Contribution | None = None  # the maximum number of counted trips of a rider, if riders are protected
+    # how many dates one release covers, as the owner states it: in all, or for each label of days. None if only the
+    # calendar says so, or nothing
     dates: int | Mapping[str, int] | None = None
 
     def __repr__(self) -> str:
@@ -252,8 +215,7 @@ class Schema:
             what = f"what one record is needs a name of one to three words, up to {_MAX_UNIT} characters"
             yield Problem(what, where="protects", remedy='Write, for example, protects = "package".')
         named = {attribute.name: attribute for attribute in self.attributes}
-        twice = sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1)
-        if twice:
+        if twice := sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1):
             yield Problem(f"columns are declared twice: {', '.join(twice)}. Declare each once.", where="attributes")
         released = {a.name for a in self.attributes if a.role not in _HIDDEN}
         made = {a.name + suffix for a in self.quasi_identifiers for suffix in GENERALISED_SUFFIXES}

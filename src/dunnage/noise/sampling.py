@@ -112,8 +112,7 @@ def _largest_tail(first: int, beta: Fraction, rest: Fraction | None, excess: boo
     while tails.records(threshold + 1) < enough:
         mass = tails.next_mass(threshold, mass)
         threshold += 1
-        tail = tails.tail(threshold, mass)
-        if tail > largest:
+        if (tail := tails.tail(threshold, mass)) > largest:
             largest, enough = tail, tails.enough_records(tail)
     return min(_rounded(largest), Fraction(1))
 

@@ -242,12 +242,7 @@ class Noise:
                 return -magnitude if negative else magnitude
 
     def binomial(self, n: int, p: int | Fraction) -> int:
-        """Sample the number of successes in ``n`` trials of probability ``p``.
-
-        Runtime
-        -------
-        About ``2 * n`` random bits.
-        """
+        """Sample the number of successes in ``n`` trials of probability ``p``, from about ``2 * n`` random bits."""
         tied, p, successes = integer(n, "n"), probability(p, "p"), 0
         if p == 1:
             return tied
@@ -263,14 +258,8 @@ class Noise:
         return successes  # a U_t that is still tied is at least p
 
     def exponential_choice(self, scores: Sequence[int | Fraction]) -> int:
-        """Sample an index ``i`` with probability proportional to ``exp(scores[i])``.
-
-        Scores may be arbitrarily far apart: this is inversion, without rejection.
-
-        Runtime
-        -------
-        One :func:`exp_interval` for each distinct score.
-        """
+        """Sample an index ``i`` with probability proportional to ``exp(scores[i])``, however far apart scores are."""
+        # By inversion, without rejection: one exp_interval for each distinct score.
         return self.invert(choice_cumulative(scores))
 
     def invert(self, cumulative: Cumulative, prefix: int = 0, bits: int = 0, step: int = WORD_BITS) -> int:

@@ -111,8 +111,7 @@ def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: C
     ends = np.divmod(pairs, len(universe.stops))
     number = stop_numbers(universe.stops, city)
     used = np.unique(np.concatenate(ends)).tolist()
-    missing = [universe.stops[code] for code in used if number[code] < 0]
-    if missing:  # stops without trips do not matter
+    if missing := [universe.stops[code] for code in used if number[code] < 0]:  # stops without trips do not matter
         first = ", ".join(map(repr, missing[:_MAX_STOPS_NAMED]))
         more = f" and {len(missing) - _MAX_STOPS_NAMED} more" if len(missing) > _MAX_STOPS_NAMED else ""
         raise ParameterError(f"the city lacks stops of these trips: {first}{more}. Use the city of the trips.")

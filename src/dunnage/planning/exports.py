@@ -166,8 +166,7 @@ def export_geojson(
     # The hull of each zone: a polygon, or a line or a point if its stops do not span one.
     hulls = []
     for number, name in enumerate(city.zone_names if city.zones is not None else ()):
-        members = np.flatnonzero(city.zones == number).tolist()
-        if members:
+        if members := np.flatnonzero(city.zones == number).tolist():
             ring = convex_hull([places[stop] for stop in members])
             more: Feature = {} if shuttles is None else {"shuttles": int(shuttles[number])}
             shapes = {1: ("Point", ring[0]), 2: ("LineString", ring), 3: ("Polygon", [[*ring, ring[0]]])}

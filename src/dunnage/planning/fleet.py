@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,9 +57,8 @@ from dunnage.planning.plan import (
     ZoneFacts,
 )
 from dunnage.release import Release
-from dunnage.text import several
+from dunnage.text import Progress, several
 
-Progress = Callable[[str], None]
 Fleet = tuple[int, ...]
 
 MAX_WAIT_SECONDS = 180
@@ -414,8 +413,7 @@ class FleetTask:
         def smallest(*found: tuple[Fleet, tuple[Parking | None, ...]]) -> tuple[Fleet, tuple[Parking | None, ...]]:
             return min(found, key=lambda one: sum(one[0]))
 
-        better = self.parked_best(fleet)
-        if better != self.parking:
+        if (better := self.parked_best(fleet)) != self.parking:
             self.parking = better
             if (self.mean_waits(fleet) <= self.max_wait).all():
                 best = smallest(best, (self._lowered(fleet), better))
@@ -888,8 +886,7 @@ def _assumptions(
     ways = {zone: None if (own := task.parking[zone]) is None else own.follows for zone in task.served}
     parking = []
     for follows, does in words.items():
-        zones = [task.ground.zones[zone] for zone, way in ways.items() if way is follows]
-        if zones:
+        if zones := [task.ground.zones[zone] for zone, way in ways.items() if way is follows]:
             more = f" and {len(zones) - _MAX_ZONES_NAMED} more" if len(zones) > _MAX_ZONES_NAMED else ""
             parking.append(f"Shuttles without riders in {', '.join(zones[:_MAX_ZONES_NAMED])}{more} {does}")
     return (

@@ -494,11 +494,9 @@ class Plan(Displayed, Tabular):
         folder = Path(path)
         stated = documents.read(folder / PLAN_FILE, PlanDocument, what="a packing plan", remedy="Make the plan again.")
         _, lines = read_listing(folder / "bins.csv", ("bin", "truck"))  # bins are numbered in order from 0
-        wrong = [number for number, line in enumerate(lines, 1) if whole(line[0]) != number - 1]
-        if wrong:
+        if wrong := [number for number, line in enumerate(lines, 1) if whole(line[0]) != number - 1]:
             what, remedy = "does not have the number of the next bin", "Number the bins in order from 0."
-            problem = Problem(what, rows=tuple(wrong[:20]), num_rows=len(wrong), remedy=remedy)
-            raise InputError(str(folder / "bins.csv"), [problem])
+            raise InputError(str(folder / "bins.csv"), [Problem.in_rows(what, wrong, remedy=remedy)])
         truck_of_bin, slots, bin_of_row = [line[1] for line in lines], None, None
         file = folder / (SLOTS_FILE if stated.sealed else ASSIGNMENT_FILE)
         if stated.sealed:
@@ -567,13 +565,9 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:
     lines = [[whole(cell) for cell in line[: len(header)]] for line in read_listing(path, header)[1]]
-    wrong = [row for row, line in enumerate(lines, 1) if any(cell is None or cell > MAX_WHOLE for cell in line)]
-    if wrong:
+    if wrong := [row for row, line in enumerate(lines, 1) if any(cell is None or cell > MAX_WHOLE for cell in line)]:
         remedy = f"Write whole numbers from 0 to {MAX_WHOLE:,}."
-        raise InputError(
-            str(path),
-            [Problem("does not have a whole number", rows=tuple(wrong[:20]), num_rows=len(wrong), remedy=remedy)],
-        )
+        raise InputError(str(path), [Problem.in_rows("does not have a whole number", wrong, remedy=remedy)])
     return np.array(lines, dtype=np.int64).reshape(-1, len(header))
 
 

@@ -381,8 +381,7 @@ def examine_profile_law(epsilon: int, num: int, reach: int) -> Verdict:
     law = {v: weight / total for v, weight in zip(every, weights, strict=True)}
     measured = 0.0
     for (give, take), v in product(permutations(range(num), 2), every):  # a record moves from one count to another
-        moved = tuple(n - (at == give) + (at == take) for at, n in enumerate(v))
-        if moved in law:
+        if (moved := tuple(n - (at == give) + (at == take) for at, n in enumerate(v))) in law:
             measured = max(measured, abs(math.log(law[v] / law[moved])))
     noise = Noise()
     sample = Counter(tuple(mechanism.perturbation(num, noise).tolist()) for _ in range(PROFILE_DRAWS))

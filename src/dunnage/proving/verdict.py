@@ -19,6 +19,7 @@ from dunnage.mechanisms import MECHANISMS
 from dunnage.model.documents import Listed, Model
 from dunnage.model.guarantees import Basis
 from dunnage.processes import in_parallel
+from dunnage.text import Progress
 
 UNBOUNDED: Final = "unbounded"
 HOLDS: Final = "holds"
@@ -32,56 +33,23 @@ RELATIVE_SLACK: Final = 1e-9  # how far a figure computed in doubles may stray f
 
 
 class Verdict(Model):
-    """One mechanism, or one variant or law of it, checked at one setting.
+    """One mechanism, or one variant or law of it, checked at one setting."""
 
-    Parameters
-    ----------
-    mechanism
-        Its name in a policy.
-    variant
-        What is special about this check: ``""``, ``"as published"``, ``"method piecewise"``.
-    basis
-        The basis of its promise: ``proved``, ``claimed`` or ``void``.
-    claimed
-        The claim: an epsilon, a delta or a k, or :data:`UNBOUNDED`.
-    holds
-        What the certificate states as true instead, where it differs from the claim.
-    measured
-        The worst case that was measured; :data:`UNBOUNDED` if there is no bound.
-    quantity
-        ``"epsilon"``, ``"delta"`` or ``"k"``.
-    exact
-        Whether every outcome was counted. Otherwise ``measured`` is a lower bound on the loss, from draws.
-    confidence
-        Confidence of a lower bound from draws.
-    method
-        How it was measured, in one phrase.
-    verdict
-        ``"holds"``, ``"fails"``, or ``"void"`` where nothing is claimed.
-    expected
-        The verdict that is expected.
-    sentence
-        One sentence for the person who decides.
-    seconds
-        Time taken.
-    problems
-        Other problems: draws that do not follow the law, a spend that is too small. There should be none.
-    """
-
-    mechanism: str
-    basis: str
-    claimed: float | str
-    measured: float | str
-    verdict: str
-    variant: str
-    holds: float | str | None
-    quantity: str
-    exact: bool
-    confidence: float | None
-    method: str
-    expected: str
-    sentence: str
-    seconds: float
+    mechanism: str  # its name in a policy
+    basis: str  # the basis of its promise: `proved`, `claimed` or `void`
+    claimed: float | str  # the claim: an epsilon, a delta or a k, or `UNBOUNDED`
+    measured: float | str  # the worst case that was measured; `UNBOUNDED` if there is no bound
+    verdict: str  # `"holds"`, `"fails"`, or `"void"` where nothing is claimed
+    variant: str  # what is special about this check: `""`, `"as published"`, `"method piecewise"`
+    holds: float | str | None  # what the certificate states as true instead, where it differs from the claim
+    quantity: str  # `"epsilon"`, `"delta"` or `"k"`
+    exact: bool  # whether every outcome was counted. Otherwise `measured` is a lower bound on the loss, from draws
+    confidence: float | None  # confidence of a lower bound from draws
+    method: str  # how it was measured, in one phrase
+    expected: str  # the verdict that is expected
+    sentence: str  # one sentence for the person who decides
+    seconds: float  # time taken
+    # other problems: draws that do not follow the law, a spend that is too small. There should be none
     problems: Listed[str] = ()
 
     @model_validator(mode="before")
@@ -151,10 +119,6 @@ class Verdict(Model):
         """Whether the verdict is the expected one, without problems or excess over what the certificate states."""
         return self.verdict == self.expected and self.within_promise and not self.problems
 
-    def to_dict(self) -> dict[str, object]:
-        """Give the verdict as plain data."""
-        return self.model_dump(mode="json")
-
 
 Check = Callable[[bool], Iterator[Verdict]]
 """A check of one mechanism: called with whether to use the long form, it yields verdicts as it reaches them."""
@@ -199,7 +163,6 @@ def judge(measured: float | str, claimed: float | str, quantity: str) -> str:
 
 
 # The proof desk: every mechanism checked, every published form too
-Progress = Callable[[str], None]
 _HEAD = ("verdict", "mechanism", "variant", "basis", "claimed", "measured")
 
 
@@ -215,18 +178,10 @@ def checks() -> dict[str, Check]:
 
 
 class Proof(Model):
-    """Verdicts on some mechanisms.
+    """Verdicts on some mechanisms."""
 
-    Parameters
-    ----------
-    verdicts
-        One for each mechanism, variant and setting, the worst first.
-    seconds
-        Time taken.
-    """
-
-    seconds: float
-    verdicts: tuple[Verdict, ...]
+    seconds: float  # time taken
+    verdicts: tuple[Verdict, ...]  # one for each mechanism, variant and setting, the worst first
 
     def __repr__(self) -> str:
         return f"Proof({len(self.verdicts)} verdicts, {'as expected' if self.as_expected else 'not as expected'})"

@@ -57,29 +57,16 @@ RELEASE_FILES = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Uncertain:
-    """What is known about one released quantity in all rows: the interface between privacy and planning.
+    """What is known about one released quantity in all rows: the interface between privacy and planning."""
 
-    Parameters
-    ----------
-    name, unit
-        The attribute and its unit.
-    lower, upper
-        Closed bounds for each row.
-    nominal
-        The best single value for each row (the class mean, or the noisy value); None if none was released.
-    class_id
-        Class of each row; rows of one class are exchangeable. A noisy row is its own class.
-    scenarios
-        For each class the sorted values of its members; None without multisets.
-    """
-
-    name: str
+    name: str  # name, unit: the attribute and its unit
     unit: str
-    lower: FloatArray
+    lower: FloatArray  # lower, upper: closed bounds for each row
     upper: FloatArray
+    # the best single value for each row (the class mean, or the noisy value); None if none was released
     nominal: FloatArray | None
-    class_id: IntArray
-    scenarios: tuple[FloatArray, ...] | None
+    class_id: IntArray  # class of each row; rows of one class are exchangeable. A noisy row is its own class
+    scenarios: tuple[FloatArray, ...] | None  # for each class the sorted values of its members; None without multisets
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -87,24 +74,12 @@ class Uncertain:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Release(Displayed, Tabular):
-    """Tables that may leave the owner, with their certificate.
+    """Tables that may leave the owner, with their certificate."""
 
-    Parameters
-    ----------
-    certificate
-        What is promised about the tables.
-    data
-        One line for each released record (or count, or estimate).
-    classes
-        One line for each class, in k-anonymous releases.
-    members
-        One line for each class member, if multisets were released.
-    """
-
-    certificate: Certificate
-    data: pa.Table
-    classes: pa.Table | None = None
-    members: pa.Table | None = None
+    certificate: Certificate  # what is promised about the tables
+    data: pa.Table  # one line for each released record (or count, or estimate)
+    classes: pa.Table | None = None  # one line for each class, in k-anonymous releases
+    members: pa.Table | None = None  # one line for each class member, if multisets were released
 
     def __post_init__(self) -> None:
         for name, table in self.tables.items():
@@ -154,8 +129,7 @@ class Release(Displayed, Tabular):
         """Return the listed cells of a release of counts, by their number in the universe, and their counts."""
         universe = self.universe
         codes = {name: _codes(self.data.column(name), universe.labels(name)) for name in universe.cell_columns}
-        strange = [name for name, positions in codes.items() if (positions < 0).any()]
-        if strange:
+        if strange := [name for name, positions in codes.items() if (positions < 0).any()]:
             raise ReleaseError(f"data: a label of {', '.join(strange)} is not in the public domain.")
         slots = codes["window"] + codes.get("day", 0) * len(universe.windows)
         counts: IntArray = self.data.column("count").combine_chunks().to_numpy(zero_copy_only=False)

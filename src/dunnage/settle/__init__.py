@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -70,12 +70,10 @@ from dunnage.settle.repair import (
 )
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
-from dunnage.text import for_unit, large_percent, percent, percent_at_most, several
+from dunnage.text import Progress, for_unit, large_percent, percent, percent_at_most, several
 
 SETTLEMENT_FILE, SETTLEMENT_PAGE = "settlement.json", "settlement.html"
 UNPLANNED_FILE, LOADING_PAGE = "unplanned.csv", "loading.html"
-
-Progress = Callable[[str], None]
 
 
 class Overload(PrivateModel):
@@ -534,16 +532,14 @@ def received_plan(
         for number, count in zip(slots.class_id.tolist(), slots.count.tolist(), strict=True):
             taken[number] += count
         sizes = Counter(release.class_of_row.tolist())
-        wrong = [number for number in sorted(taken.keys() | sizes.keys()) if taken[number] != sizes[number]]
-        if wrong:
+        if wrong := [number for number in sorted(taken.keys() | sizes.keys()) if taken[number] != sizes[number]]:
             problems = [
                 f"class {number} has {sizes[number]} rows in the release, but the slots take {taken[number]}"
                 for number in wrong[:20]
             ]
             more = f" (and {len(wrong) - 20} more classes)" if len(wrong) > 20 else ""
             raise InputError(source, [*problems[:-1], f"{problems[-1]}{more}. Give every row of a class one slot."])
-    unknown = [name for name in chosen.quantities if name not in release.quantities]
-    if unknown or not chosen.quantities:
+    if (unknown := [name for name in chosen.quantities if name not in release.quantities]) or not chosen.quantities:
         raise ParameterError(
             f"the plan packs {', '.join(map(repr, unknown)) or 'nothing'}, but the release has "
             f"{', '.join(release.quantities) or 'no quantities'}. Make the plan from this release."

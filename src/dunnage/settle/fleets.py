@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from pathlib import Path
@@ -43,15 +43,13 @@ from dunnage.settle import SETTLEMENT_FILE, SETTLEMENT_PAGE, SettlementDocument,
 from dunnage.settle.repair import PrivateModel
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset
-from dunnage.text import percent_change, several
+from dunnage.text import Progress, percent_change, several
 
 EVENTS_FILE = "events.csv"
 MAX_SETTLEMENT_BYTES = 1 << 26
 MAX_SHUTTLE_HOUR = 1e9  # maximum cost of a shuttle per hour, in any currency
 _MAX_ZONES_NAMED = 5
 _EXPANSIONS = 2  # days of the release that are simulated to park the shuttles of a plan made elsewhere
-
-Progress = Callable[[str], None]
 
 
 class RelativeError(PrivateModel):

@@ -56,7 +56,7 @@ from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.problem import combinations, rows_by_group
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
-from dunnage.text import for_unit
+from dunnage.text import Progress, for_unit
 
 LEFT_BEHIND = -1
 _PRICE_DIGITS = 1000
@@ -285,8 +285,7 @@ class Fill:
         return np.flatnonzero(chosen[self.bin_of_row])
 
     def put(self, row: int, bin_: int) -> None:
-        before = self.bin_of_row[row]
-        if before != LEFT_BEHIND:
+        if (before := self.bin_of_row[row]) != LEFT_BEHIND:
             self.loads[before] -= self.task.whole[row]
         if bin_ != LEFT_BEHIND:
             self.loads[bin_] += self.task.whole[row]
@@ -402,8 +401,6 @@ MAX_PAIRS = 200_000
 REPACK_SECONDS = 1.0
 MAX_REPACKED = 5000
 _STAGES = ("exchanging packages that look alike", "moving packages", "opening bins", "leaving packages behind")
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -692,8 +689,7 @@ def _place_all(fill: Fill, rows: IntArray) -> None:
     for row in sorted(rows.tolist(), key=lambda row: -int(task.size[row])):
         room = -fill.excess
         able = np.flatnonzero((room >= task.whole[row]).all(axis=1))
-        fitting = [bin_ for bin_ in able.tolist() if task.stratum[row] in fill.strata[bin_]]
-        if fitting:
+        if fitting := [bin_ for bin_ in able.tolist() if task.stratum[row] in fill.strata[bin_]]:
             priced = task.priced(room).tolist()
             fill.put(row, min(fitting, key=priced.__getitem__))
 
@@ -734,8 +730,7 @@ def _open_bins(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
         if not free:
             return
         total = task.whole[rows].sum(axis=0)
-        enough = [truck for truck in free if (total <= task.capacity_of[truck.name]).all()]
-        if enough:
+        if enough := [truck for truck in free if (total <= task.capacity_of[truck.name]).all()]:
             truck = min(enough, key=lambda truck: (cost(truck), room(truck)))
         else:
             truck = max(free, key=lambda truck: (room(truck) / cost(truck), room(truck)))

@@ -451,8 +451,7 @@ def legend_of(frontier: Frontier, plot: Plot) -> list[tuple[Svg, str]]:
         items.append((tag("path", class_="mark hollow plain", d=SHAPES[0]), "hollow: measured on generated data"))
     if any(point.dominated for point in frontier.points):
         items.append((tag("path", class_="mark plain faded", d=SHAPES[0]), "faded: beaten by another"))
-    why = {why_aside(point, frontier) for point in frontier.points} - {""}
-    if why:
+    if why := {why_aside(point, frontier) for point in frontier.points} - {""}:
         crossed = Svg(tag("path", class_="mark plain aside", d=SHAPES[0]) + tag("path", class_="cross plain", d=CROSS))
         items.append((crossed, f"crossed: {why.pop() if len(why) == 1 else 'not recommended'}"))
     if any(plot.cost.is_beyond(point.cost.value) for point in frontier.points):

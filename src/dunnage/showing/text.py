@@ -410,8 +410,7 @@ def predictions(task: Task, devices: int) -> list[str]:
             f"{purpose.name}: with {devices:,} vehicles, all of tier {tier.name}, means are within about "
             f"{', '.join(means)}"
         )
-        noise = [q.name for q, sd in zip(purpose.quantities, sds, strict=True) if 4 * sd >= q.high - q.low]
-        if noise:
+        if noise := [q.name for q, sd in zip(purpose.quantities, sds, strict=True) if 4 * sd >= q.high - q.low]:
             hints.append(f"{purpose.name}: NOISE, as wide as the whole range: {', '.join(noise)}")
     return hints
 

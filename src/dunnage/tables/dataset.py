@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
+from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.model.documents import close_word, suggestion
 from dunnage.model.domains import DAY_SECONDS, Graph, Numeric, Stops, Tree, Windows, decimal_scale, split_stamps
@@ -189,28 +189,12 @@ class Dataset:
         policy: Policy,
         *,
         period: str | None = None,
-        source: str = "frame",
-        rows: IntArray | None = None,
-        problems: Sequence[Problem] = (),
+        source: str = "frame",  # its name in errors
+        rows: IntArray | None = None,  # position of each row in the source, from 0, if reading had to skip some
+        problems: Sequence[Problem] = (),  # of reading, to report together with the rest
     ) -> Dataset:
-        """Check a table against a policy and keep what the policy allows.
-
-        Parameters
-        ----------
-        table, policy, period, source
-            The rows, their policy, the period to use, and their name in errors.
-        rows
-            Position of each row in the source, from 0, if reading had to skip some.
-        problems
-            Problems from reading; they are reported together with the rest.
-
-        Raises
-        ------
-        InputError
-            With all problems: missing and undeclared columns, missing values, values that are not numbers or not in the
-            public domain, by column and row. Rows that ``together`` cannot merge are reported once every row is in
-            order.
-        """
+        """Check a table against a policy and keep what the policy allows; one :class:`InputError` has all problems."""
+        # Rows that `together` cannot merge are reported once every row is in order.
         schema, left_out = policy.schema, LeftOut()
         if policy.period is not None:
             policy.period.check(period)
@@ -255,7 +239,7 @@ class Dataset:
                     left_out.add(rows[mask], reason, attribute.name)
                     keep &= ~mask
                 elif rule == "refuse" and mask.any():
-                    faults.append(_row_problem(what, where, rows[mask], remedy))
+                    faults.append(Problem.in_rows(what, rows[mask], where=where, remedy=remedy))
         for name in policy.loading.columns:
             if table.column_names.count(name) == 1:
                 try:
@@ -403,7 +387,7 @@ def _records(
             left_out.add(affected, reason, column)
             lost[mask] = True
         elif rule == "refuse" and len(affected):
-            problems.append(_row_problem(what, _named(column), affected, remedy))
+            problems.append(Problem.in_rows(what, affected, where=_named(column), remedy=remedy))
 
     for attribute in schema:
         name = attribute.name
@@ -528,7 +512,7 @@ def _rows_of_period(
         what = f"has no date ({form or 'year-month-day'}){clock}"
         if rule.length == LABEL:
             what, remedy = "has no label of a period", _MEND
-        return chosen, [_row_problem(what, where, rows[unreadable], remedy)]
+        return chosen, [Problem.in_rows(what, rows[unreadable], where=where, remedy=remedy)]
     return chosen, []
 
 
@@ -576,10 +560,6 @@ class _Checked(NamedTuple):
 def _type_problem(kind: pa.DataType, where: str) -> Problem:
     remedy = "Convert it to UTF-8 text, numbers or dates, depending on its kind."
     return Problem(f"has type {kind}, which does not fit, or is damaged", where=where, remedy=remedy)
-
-
-def _row_problem(what: str, where: str, rows: IntArray, remedy: str) -> Problem:
-    return Problem(what, where=where, rows=tuple(rows[:MOST_ROWS_NAMED].tolist()), num_rows=len(rows), remedy=remedy)
 
 
 def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: str | None) -> _Checked:
@@ -828,8 +808,7 @@ def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folde
     assert columns is not None
     names = list(columns.kinds)
     what = f"is declared in {written.path}, but is not in the file"
-    absent = [name for name in declared_columns(written.document) if name not in columns.kinds]
-    if absent:
+    if absent := [name for name in declared_columns(written.document) if name not in columns.kinds]:
         raise InputError(str(data), [Problem(what, where=_named(n), remedy=suggestion(n, names)) for n in absent])
     options = replace(columns.options, null=last.null)
     changed = options if options != last else None
@@ -906,13 +885,11 @@ def _remarks(table: pa.Table, kinds: Mapping[str, str], story: str) -> Iterator[
         moment = next((name for name, kind in kinds.items() if kind == "time"), None)
         texts = None if moment is None else decoded(table.column(moment).combine_chunks()).cast(pa.string())
         days = () if texts is None else pc.unique(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(texts), 0, 10))
-        num = sum(bool(day.as_py() and _DAY.fullmatch(day.as_py())) for day in days)
-        if num:
+        if num := sum(bool(day.as_py() and _DAY.fullmatch(day.as_py())) for day in days):
             yield f"{moment!r}: the times are on {several(num, 'date')}"
     elif story == "rows":
         for name, own in times.items():
-            again = int((own > 1).sum())
-            if again and (name in persons or may_be_persons(own)):
+            if (again := int((own > 1).sum())) and (name in persons or may_be_persons(own)):
                 yield (
                     f"{name!r}: {again:,} of {several(len(own), 'value')} occur more than once, up to "
                     f'{int(own.max()):,} times. If it names persons, give it the role "identifier" and write '

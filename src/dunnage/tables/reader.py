@@ -30,7 +30,7 @@ from xml.parsers import expat
 import numpy as np
 
 from dunnage.arrays import IntArray
-from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
+from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.tables.parquet import BATCH_ROWS, Oversized, Parquet, max_decoded
 from dunnage.text import several
 
@@ -222,9 +222,8 @@ def _without(table: pa.Table, bad_rows: list[int], width: int, remedy: str) -> S
     """Return a table with the rows, counted from 1, that were skipped because their length is not the header's."""
     if not bad_rows:
         return Source(table)
-    what, named = f"has more or fewer cells than the header's {width}", tuple(bad_rows[:MOST_ROWS_NAMED])
     everything = np.arange(table.num_rows + len(bad_rows), dtype=np.int64)
-    problem = Problem(what, rows=named, num_rows=len(bad_rows), remedy=remedy)
+    problem = Problem.in_rows(f"has more or fewer cells than the header's {width}", bad_rows, remedy=remedy)
     return Source(table, np.delete(everything, np.asarray(bad_rows) - FIRST_ROW), (problem,))
 
 
@@ -339,8 +338,7 @@ def _unpacked(path: Path, limit: int) -> io.BytesIO:
 
     def start(name: str, given: dict[str, str]) -> None:
         nonlocal row, column, rows, columns, inside
-        tag = name.rpartition(":")[2]
-        if tag == "row":
+        if (tag := name.rpartition(":")[2]) == "row":
             row, column = int(given.get("r", row + 1)), 0
         elif tag == "c":
             letters = given.get("r", "").rstrip(string.digits)
@@ -406,8 +404,7 @@ def _read_workbook(path: Path, options: ReadOptions, wanted: Iterable[str], limi
         column = _column_name(next(place for place in span if lines[top][place] == ""))
         remedy = "Name the column, or delete it."
         problems.append(Problem(f"has a blank header in line {top + 1}, column {column}", where, remedy=remedy))
-    inside = [area for area in merged if area[1][0] >= top and area[0][1] <= span[-1] and area[1][1] >= span[0]]
-    if inside:
+    if inside := [area for area in merged if area[1][0] >= top and area[0][1] <= span[-1] and area[1][1] >= span[0]]:
         (first, left), (last, right) = min(inside)
         corners = f"{_column_name(left)}{first + 1}:{_column_name(right)}{last + 1}"
         what = f"has {several(len(inside), 'merged area')} at or below its header, first {corners}"
@@ -428,8 +425,7 @@ def _header_line(lines: list[list[_Cell]], wanted: set[str], *, alone: bool) -> 
     best, header = 0, None
     for number, cells in enumerate(lines[:MAX_TITLE_LINES]):
         texts = [cell.strip() for cell in cells if isinstance(cell, str) and cell != ""]
-        score = len(wanted.intersection(texts)) if wanted else sum(cell != "" for cell in cells)
-        if score > best:
+        if (score := len(wanted.intersection(texts)) if wanted else sum(cell != "" for cell in cells)) > best:
             best, header = score, number if wanted or len(texts) == score else None
     # A single cell may be a title or a remark, unless one name is all that is wanted.
     return header if best >= min(2, len(wanted) or (1 if alone else 2)) else None
@@ -767,8 +763,7 @@ def read_listing(path: Path, header: Sequence[str]) -> tuple[list[str], list[lis
     names = [name.strip() for name in lines[0]] if lines else []
     if names[: len(header)] != list(header):
         raise InputError(str(path), [f"must begin with the header {','.join(header)}."])
-    short = [number for number, line in enumerate(lines[1:], 1) if len(line) < len(header)]
-    if short:
+    if short := [number for number, line in enumerate(lines[1:], 1) if len(line) < len(header)]:
         raise InputError(str(path), [Problem("has too few cells", rows=tuple(short), remedy="Fix the lines.")])
     return names, lines[1:]
 

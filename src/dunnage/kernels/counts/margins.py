@@ -24,18 +24,13 @@ _ROUNDING = 1e-15  # of a discrete Fourier transform and back, per doubling of i
 _REACH = 7.0  # standard deviations of a walk beyond which its mass counts as lost
 
 
-def failure(chains: Sequence[IntArray], scale: float, *, fixed_total: bool) -> float:
-    """Return a bound on the chance that some tail of the noise is below minus its margin.
-
-    Parameters
-    ----------
-    chains
-        The margins of each chain, from the cell with the largest size on.
-    scale
-        Of the discrete Laplace noise on every cell.
-    fixed_total
-        Whether the noise of all cells is conditioned on its sum being 0.
-    """
+def failure(
+    chains: Sequence[IntArray],  # the margins of each chain, from the cell with the largest size on
+    scale: float,  # of the discrete Laplace noise on every cell
+    *,
+    fixed_total: bool,  # whether the noise of all cells is conditioned on its sum being 0
+) -> float:
+    """Return a bound on the chance that some tail of the noise is below minus its margin."""
     num = sum(map(len, chains))
     if num == 1 and fixed_total:
         return 0.0

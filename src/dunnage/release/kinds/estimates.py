@@ -109,8 +109,7 @@ class EstimatesKind(Kind):
                 "would if the range did not cut it off. Do not use the value; collect more reports, report fewer "
                 "numbers, or use a larger epsilon."
             )
-        filled = {item.name: words for item in release.certificate.attributes if (words := filled_words(item))}
-        if filled:
+        if filled := {item.name: words for item in release.certificate.attributes if (words := filled_words(item))}:
             values = ", ".join(f"{name} {words}" for name, words in filled.items())
             texts.append(
                 f"A slot without a reading counts as the middle of the domain ({values}), and nobody can tell how many "
