@@ -17,6 +17,7 @@ from scipy import stats
 from tests.estimates_help import PATHS, PLACES, TELEMETRY, refuses, truck_task
 
 from dunnage.collecting import batch
+from dunnage.collecting.frames import Source, tally_reports
 from dunnage.collecting.tally import Counts, Sums, Tally
 from dunnage.devices import numbers as n
 from dunnage.devices.client import mechanism_of
@@ -460,7 +461,7 @@ def some_reports(num):
 
 def test_reports_are_counted_by_purpose_and_tier_and_once():
     reports = some_reports(60)
-    tallies = Tally.of_reports(TASK, reports)
+    tallies = tally_reports(TASK, [Source.of_reports(reports)])
     assert set(tallies.by_tier) == set(product(("telemetry", "places", "paths"), ("basic", "strict")))
     assert {tally.num_reports for tally in tallies.by_tier.values()} == {10}
     assert tallies.num_reports == 60
@@ -469,11 +470,12 @@ def test_reports_are_counted_by_purpose_and_tier_and_once():
     assert {attribute for attribute, _ in parts} <= {0, 1, 2}
     assert [part.num for part in tallies.by_tier["paths", "strict"].parts.values()] == [10]
     assert list(tallies.by_tier["places", "basic"].parts) == [(SMALL.area(SMALL.cell(104.0, 30.6)),)]
-    again = Tally.of_reports(TASK, [*reports, *reports, reports[3]])
-    assert (again.num_reports, again.num_duplicates, again.num_conflicting) == (60, 61, 0)
+    again = tally_reports(TASK, [Source.of_reports([*reports, *reports, reports[3]])])
+    assert (again.num_reports, again.left_out) == (60, {"duplicate": 61})
     assert again.to_dict() == tallies.to_dict()
-    other = Tally.of_reports(TASK, [*reports, replace(reports[0], slot=2)])  # another content under the same id
-    assert (other.num_reports, other.num_duplicates, other.num_conflicting) == (60, 0, 1)
+    for order in ([*reports, replace(reports[0], slot=2)], [replace(reports[0], slot=2), *reports]):  # two contents
+        other = tally_reports(TASK, [Source.of_reports(order)])
+        assert (other.num_reports, other.left_out) == (59, {"conflicting": 2})
 
 
 def test_bad_reports_are_counted_and_left_out():
@@ -485,14 +487,16 @@ def test_bad_reports_are_counted_and_left_out():
         replace(good[3], purpose=7, report_id=b"purpose7"),
         replace(good[4], tier=9, report_id=b"tier9..."),
     ]
-    tallies = Tally.of_reports(TASK, [*bad, *good])
-    assert (tallies.num_bad, tallies.num_reports, len(tallies.first_bad)) == (5, 6, 5)
-    assert Tally.of_reports(TASK, bad).by_tier == {}
+    tallies = tally_reports(TASK, [Source.of_reports([*bad, *good])])
+    assert (tallies.left_out, tallies.num_reports) == ({"impossible": 4, "other_task": 1}, 6)
+    assert len(tallies.first_bad) == 5
+    assert tally_reports(TASK, [Source.of_reports(bad)]).by_tier == {}
     # A damaged report does not take the place of the right one with its id.
-    mended = Tally.of_reports(TASK, [replace(good[1], payload=b""), good[1]])
-    assert (mended.num_bad, mended.num_reports) == (1, 1)
-    many = Tally.of_reports(TASK, [replace(good[0], payload=b"", report_id=bytes([at] * 8)) for at in range(50)])
-    assert (many.num_bad, len(many.first_bad)) == (50, 20)
+    both = tally_reports(TASK, [Source.of_reports([replace(good[1], payload=b""), good[1]])])
+    assert (both.left_out, both.num_reports) == ({"impossible": 1}, 1)
+    empty = (replace(good[0], payload=b"", report_id=bytes([at] * 8)) for at in range(50))
+    many = tally_reports(TASK, [Source.of_reports(empty)])
+    assert (many.left_out, len(many.first_bad)) == ({"impossible": 50}, 20)
 
 
 def test_tallies_travel_as_json_and_add_up():
