@@ -14,6 +14,7 @@ import hashlib
 import io
 import math
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import IO, Any, NamedTuple
@@ -85,7 +86,7 @@ class Source:
         file = ReportFile(path)
         if path.endswith(".bin"):
             return cls(path, lambda: open(path, "rb"))
-        spool = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the source; it has no name
+        spool = tempfile.TemporaryFile()  # noqa: SIM115 - without a name; it lives as long as the source
         for report in file:
             data = report.to_bytes()
             spool.write(len(data).to_bytes(4, "big") + data)
@@ -95,6 +96,7 @@ class Source:
             return io.BufferedReader(io.FileIO(spool.fileno(), closefd=False))
 
         source = cls(path, again)
+        weakref.finalize(source, spool.close)
         source.num_unread, source.unread = file.num_bad, [f"{path}, {bad}" for bad in file.first_bad]
         return source
 
@@ -228,11 +230,6 @@ class Batch(NamedTuple):
 
     def frame(self, place: int) -> bytes:
         return self.data[self.start[place] : self.start[place] + self.size[place]].tobytes()
-
-    def keys(self, members: BoolArray | IntArray) -> NDArray[np.bytes_]:
-        """Return whole ids, in an order."""
-        both = np.stack([self.high[members], self.low[members]], axis=1).astype(">u8")
-        return np.ascontiguousarray(both).view("S16").ravel()
 
 
 class Reading:
@@ -393,33 +390,38 @@ class _Copies:
 
     def __init__(self, repeated: Words) -> None:
         self._repeated = repeated  # first halves of ids, sorted
-        self._keys: list[NDArray[np.bytes_]] = []
-        self._contents: list[NDArray[np.bytes_]] = []
+        self._seen: list[Words] = []  # one line for each: id and digest of the whole report, 16 bytes each
+        self._at = 0
 
     def _suspects(self, batch: Batch) -> IntArray:
         near = np.minimum(np.searchsorted(self._repeated, batch.high), self._repeated.size - 1)
         return np.flatnonzero(batch.counted & (self._repeated[near] == batch.high))
 
     def add(self, batch: Batch) -> None:
-        suspects = self._suspects(batch)
-        digests = [hashlib.blake2b(batch.frame(int(at)), digest_size=16).digest() for at in suspects]
-        self._keys.append(batch.keys(suspects))
-        self._contents.append(np.array(digests, dtype="S16"))
+        suspects, content = self._suspects(batch), batch.data.tobytes()
+        starts = batch.start[suspects]
+        ends = (starts + batch.size[suspects]).tolist()
+        frames = (content[start:end] for start, end in zip(starts.tolist(), ends, strict=True))
+        digests = b"".join([hashlib.blake2b(frame, digest_size=16).digest() for frame in frames])
+        ids = np.stack([batch.high[suspects], batch.low[suspects]], axis=1)
+        self._seen.append(np.hstack([ids, np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)]))
 
     def compare(self) -> None:
-        keys, contents = np.concatenate(self._keys), np.concatenate(self._contents)
-        order = np.lexsort((contents, keys))
-        keys, contents = keys[order], contents[order]
-        is_first = np.append(True, keys[1:] != keys[:-1])
-        other = np.append(False, (contents[1:] != contents[:-1]) & ~is_first[1:])
+        lines = np.concatenate(self._seen)
+        order = np.lexsort(lines.T[::-1])
+        ordered = lines[order]
+        is_first = np.append(True, np.any(ordered[1:, :2] != ordered[:-1, :2], axis=1))
+        other = np.append(False, np.any(ordered[1:, 2:] != ordered[:-1, 2:], axis=1)) & ~is_first
         starts = np.flatnonzero(is_first)
-        num = np.diff(np.append(starts, keys.size))
+        num = np.diff(np.append(starts, order.size))
         conflicting = np.add.reduceat(other, starts) > 0
         self.num_duplicates, self.num_conflicting = int((num - 1)[~conflicting].sum()), int(num[conflicting].sum())
-        self._ids, self._times = keys[starts], np.where(conflicting, 0, num)
+        self._times = np.empty(order.size, dtype=np.int64)
+        self._times[order] = np.repeat(np.where(conflicting, 0, num), num)
 
     def times(self, batch: Batch) -> IntArray:
-        """Return how often each report comes in all; 0 if it must not count."""
+        """Return how often each report comes in all; 0 if it must not count. Batches come in the same order again."""
         times, suspects = batch.counted.astype(np.int64), self._suspects(batch)
-        times[suspects] = self._times[np.searchsorted(self._ids, batch.keys(suspects))]
+        times[suspects] = self._times[self._at : self._at + suspects.size]
+        self._at += suspects.size
         return times

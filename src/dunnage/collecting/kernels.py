@@ -186,9 +186,16 @@ def decode_frames(
     start, size, status, group, day, slot, high, low, payload_at = out
     max_report, max_index, max_day, max_slot, max_payload = limits
     most = (max_index, max_index, max_day, max_slot, max_payload)
-    num, at = 0, 0
+    numbers = np.zeros(5, dtype=np.int64)  # purpose, tier, day, slot, length of the payload
+    num: Any = 0
+    at: Any = 0
     while at + 4 <= len(data) and num < len(start):
-        length = (int(data[at]) << 24) | (int(data[at + 1]) << 16) | (int(data[at + 2]) << 8) | int(data[at + 3])
+        length = (
+            (np.int64(data[at]) << 24)
+            | (np.int64(data[at + 1]) << 16)
+            | (np.int64(data[at + 2]) << 8)
+            | np.int64(data[at + 3])
+        )
         if length > max_report:
             return num, at, True
         if at + 4 + length > len(data):
@@ -197,7 +204,6 @@ def decode_frames(
         start[num], size[num], at = begin, length, end
         place, id_bytes = begin + 9, 16 if length and data[begin] == 2 else 8
         sound = length > 13 and 1 <= data[begin] <= 2
-        numbers = np.zeros(5, dtype=np.int64)
         for field in range(5):
             if field == 4:
                 high[num] = low[num] = np.uint64(0)
@@ -207,38 +213,39 @@ def decode_frames(
                         if id_bytes == 16:
                             low[num] = low[num] << np.uint64(8) | np.uint64(data[place + 8 + byte])
                 place += id_bytes
-            number, shift, last = 0, 0, 0x80
+            number: Any = 0
+            shift, last = 0, np.int64(0x80)
             while sound and last >= 0x80:
                 if place >= end - 4 or shift > 28:
                     sound = False
                     break
-                last = int(data[place])
+                last = np.int64(data[place])
                 number |= (last & 0x7F) << shift
                 place, shift = place + 1, shift + 7
             sound = sound and number <= most[field] and not (last == 0 and shift > 7)
             numbers[field] = number
         status[num] = DAMAGED
         if sound and place + numbers[4] == end - 4:
-            crc = 0xFFFFFFFF
+            crc: Any = 0xFFFFFFFF
             byte = begin
             while byte + 8 <= end - 4:  # eight bytes at a time
                 crc = (
-                    int(tables[7, (crc ^ data[byte]) & 0xFF])
-                    ^ int(tables[6, (crc >> 8 ^ data[byte + 1]) & 0xFF])
-                    ^ int(tables[5, (crc >> 16 ^ data[byte + 2]) & 0xFF])
-                    ^ int(tables[4, (crc >> 24 ^ data[byte + 3]) & 0xFF])
-                    ^ int(tables[3, data[byte + 4]])
-                    ^ int(tables[2, data[byte + 5]])
-                    ^ int(tables[1, data[byte + 6]])
-                    ^ int(tables[0, data[byte + 7]])
+                    np.int64(tables[7, (crc ^ data[byte]) & 0xFF])
+                    ^ np.int64(tables[6, (crc >> 8 ^ data[byte + 1]) & 0xFF])
+                    ^ np.int64(tables[5, (crc >> 16 ^ data[byte + 2]) & 0xFF])
+                    ^ np.int64(tables[4, (crc >> 24 ^ data[byte + 3]) & 0xFF])
+                    ^ np.int64(tables[3, data[byte + 4]])
+                    ^ np.int64(tables[2, data[byte + 5]])
+                    ^ np.int64(tables[1, data[byte + 6]])
+                    ^ np.int64(tables[0, data[byte + 7]])
                 )
                 byte += 8
             while byte < end - 4:
-                crc = (crc >> 8) ^ int(tables[0, (crc ^ data[byte]) & 0xFF])
+                crc = (crc >> 8) ^ np.int64(tables[0, (crc ^ data[byte]) & 0xFF])
                 byte += 1
-            stated = 0
+            stated: Any = 0
             for byte in range(end - 4, end):
-                stated = stated << 8 | int(data[byte])
+                stated = stated << 8 | np.int64(data[byte])
             if crc ^ 0xFFFFFFFF == stated:
                 status[num] = COUNTED
                 for byte in range(8):
