@@ -71,7 +71,7 @@ def _report(folder: Path, name: str, tell: story.Progress) -> Audit:
     simulate(folder / SOURCES[name], task, reports, seed=story.SEED)
     tell(f"carriers: estimating and verifying, {name}")
     received = collect([reports], task)
-    write_estimates(estimate(received.tallies, task, left_out=received.tallies.left_out), folder / name)
+    write_estimates(estimate(received.tallies, task, left_out=received.left_out), folder / name)
     story.check(folder / name)
     tell(f"carriers: attacking, {name}")
     result = audit(folder / name, Fleet.read(folder / SOURCES[name], folder / f"{name}.toml"))

@@ -277,7 +277,7 @@ def estimate(
             confidence=nearest_float(share(confidence, what="confidence")),
             combine=combine,
             allow_noise=allow_noise,
-            left_out=collected.tallies.left_out,
+            left_out=collected.left_out,
         )
         write_estimates(release, out, sign=sign, force=force)
         tell("drawing the page")

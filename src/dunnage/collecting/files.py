@@ -649,16 +649,24 @@ class Collected:
     def num_reports(self) -> int:
         return self.tallies.num_reports
 
+    @property
+    def left_out(self) -> Counter[str]:
+        return self.tallies.left_out
+
+    @property
+    def first_bad(self) -> list[str]:
+        return self.tallies.first_bad
+
     def to_dict(self) -> dict[str, object]:
         return {
             "reports": self.num_reports,
-            "left_out": dict(self.tallies.left_out),
-            "first_bad": self.tallies.first_bad,
+            "left_out": dict(self.left_out),
+            "first_bad": self.first_bad,
             "warnings": self.warnings,
         }
 
     def lines(self) -> list[str]:
-        return [f"{_KINDS[kind]}: {num:,}" for kind, num in sorted(self.tallies.left_out.items())]
+        return [f"{_KINDS[kind]}: {num:,}" for kind, num in sorted(self.left_out.items())]
 
 
 _KINDS = {  # of reports that are left out
