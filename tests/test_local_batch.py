@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import math
+import random
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -17,6 +20,7 @@ from scipy import stats
 from tests.estimates_help import PATHS, PLACES, TELEMETRY, refuses, truck_task
 
 from dunnage.collecting import batch
+from dunnage.collecting.frames import Source, TierReader, tally_reports
 from dunnage.collecting.tally import Counts, Sums, Tally
 from dunnage.devices import numbers as n
 from dunnage.devices.client import mechanism_of
@@ -25,7 +29,7 @@ from dunnage.devices.paths import AreaPaths, LocalTrajectory, PlaceByPlace, Reac
 from dunnage.devices.places import LocalLocation, Planar
 from dunnage.devices.report import Report
 from dunnage.devices.task import Grid, Limits, Quantity
-from dunnage.errors import InputError, ParameterError
+from dunnage.errors import InputError, ParameterError, ReportError
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 
@@ -460,7 +464,7 @@ def some_reports(num):
 
 def test_reports_are_counted_by_purpose_and_tier_and_once():
     reports = some_reports(60)
-    tallies = Tally.of_reports(TASK, reports)
+    tallies = tally_reports(TASK, [Source.of_reports(reports)])
     assert set(tallies.by_tier) == set(product(("telemetry", "places", "paths"), ("basic", "strict")))
     assert {tally.num_reports for tally in tallies.by_tier.values()} == {10}
     assert tallies.num_reports == 60
@@ -469,11 +473,12 @@ def test_reports_are_counted_by_purpose_and_tier_and_once():
     assert {attribute for attribute, _ in parts} <= {0, 1, 2}
     assert [part.num for part in tallies.by_tier["paths", "strict"].parts.values()] == [10]
     assert list(tallies.by_tier["places", "basic"].parts) == [(SMALL.area(SMALL.cell(104.0, 30.6)),)]
-    again = Tally.of_reports(TASK, [*reports, *reports, reports[3]])
-    assert (again.num_reports, again.num_duplicates, again.num_conflicting) == (60, 61, 0)
+    again = tally_reports(TASK, [Source.of_reports([*reports, *reports, reports[3]])])
+    assert (again.num_reports, again.left_out) == (60, {"duplicate": 61})
     assert again.to_dict() == tallies.to_dict()
-    other = Tally.of_reports(TASK, [*reports, replace(reports[0], slot=2)])  # another content under the same id
-    assert (other.num_reports, other.num_duplicates, other.num_conflicting) == (60, 0, 1)
+    for order in ([*reports, replace(reports[0], slot=2)], [replace(reports[0], slot=2), *reports]):  # two contents
+        other = tally_reports(TASK, [Source.of_reports(order)])
+        assert (other.num_reports, other.left_out) == (59, {"conflicting": 2})
 
 
 def test_bad_reports_are_counted_and_left_out():
@@ -485,14 +490,126 @@ def test_bad_reports_are_counted_and_left_out():
         replace(good[3], purpose=7, report_id=b"purpose7"),
         replace(good[4], tier=9, report_id=b"tier9..."),
     ]
-    tallies = Tally.of_reports(TASK, [*bad, *good])
-    assert (tallies.num_bad, tallies.num_reports, len(tallies.first_bad)) == (5, 6, 5)
-    assert Tally.of_reports(TASK, bad).by_tier == {}
+    tallies = tally_reports(TASK, [Source.of_reports([*bad, *good])])
+    assert (tallies.left_out, tallies.num_reports) == ({"impossible": 4, "other_task": 1}, 6)
+    assert len(tallies.first_bad) == 5
+    assert tally_reports(TASK, [Source.of_reports(bad)]).by_tier == {}
     # A damaged report does not take the place of the right one with its id.
-    mended = Tally.of_reports(TASK, [replace(good[1], payload=b""), good[1]])
-    assert (mended.num_bad, mended.num_reports) == (1, 1)
-    many = Tally.of_reports(TASK, [replace(good[0], payload=b"", report_id=bytes([at] * 8)) for at in range(50)])
-    assert (many.num_bad, len(many.first_bad)) == (50, 20)
+    both = tally_reports(TASK, [Source.of_reports([replace(good[1], payload=b""), good[1]])])
+    assert (both.left_out, both.num_reports) == ({"impossible": 1}, 1)
+    empty = (replace(good[0], payload=b"", report_id=bytes([at] * 8)) for at in range(50))
+    many = tally_reports(TASK, [Source.of_reports(empty)])
+    assert (many.left_out, len(many.first_bad)) == ({"impossible": 50}, 20)
+
+
+def test_payloads_in_bulk_are_read_as_one_by_one():
+    rng = np.random.default_rng(7)
+    for name, mechanism in MECHANISMS.items():
+        (tier,), noise = mechanism.levels, Noise()
+        reader = TierReader(mechanism, "purpose", tier)
+        values = np.stack(some_values(mechanism, 40), axis=1).tolist()
+        pairs = [list(zip(row[::2], row[1::2], strict=True)) for row in values]
+        if not isinstance(mechanism, LocalNumeric):
+            values = [pair if len(pair) > 1 else pair[0] for pair in pairs]
+        payloads = [mechanism.perturb(value, tier=tier, noise=noise) for value in values]
+        by_width = {width: [p for p in payloads if len(p) == width] for width in {len(p) for p in payloads}}
+        assert reader.width < 0 or set(by_width) == {reader.width}, name
+        bulk, single = (Tally(purpose="purpose", tier=tier.name) for _ in range(2))
+        for width, made in by_width.items():
+            possible = set(made)
+            for payload in [*made, *(rng.bytes(width) for _ in range(40))]:
+                try:
+                    mechanism.read(payload, tier=tier)
+                    possible.add(payload)
+                except ReportError:
+                    assert payload not in possible
+            rows = np.array([list(p) for p in [*made, *(rng.bytes(width) for _ in range(40)), *possible]], np.uint8)
+            fits = reader.possible(rows)
+            for row, fit in zip(rows, fits, strict=True):
+                with nullcontext() if fit else pytest.raises(ReportError):
+                    mechanism.read(row.tobytes(), tier=tier)
+            reader.add(bulk, rows[fits])
+            for row in rows[fits]:
+                single.add_payload(mechanism, tier, row.tobytes())
+        assert bulk.to_dict() == single.to_dict(), name
+
+
+def slow_tallies(reports):
+    """Count each id with one content once, by dictionaries; reports as bytes, some of them damaged."""
+    left_out, contents, copies = Counter(), {}, Counter()
+    for data in reports:
+        try:
+            report = Report.from_bytes(data)
+        except ReportError:
+            left_out["damaged"] += 1
+            continue
+        if report.task != TASK.prefix:
+            left_out["other_task"] += 1
+            continue
+        try:
+            report.check(TASK)
+            mechanism, tier = mechanism_of(TASK, TASK.purposes[report.purpose]), report.tier
+            mechanism.read(report.payload, tier=TASK.slot_tiers(TASK.purposes[report.purpose])[tier])
+        except ReportError:
+            left_out["impossible"] += 1
+            continue
+        key = report.report_id.ljust(16, b"\0")
+        contents.setdefault(key, set()).add(data)
+        copies[key] += 1
+    tallies = {}
+    for key, different in contents.items():
+        if len(different) > 1:
+            left_out["conflicting"] += copies[key]
+            continue
+        left_out["duplicate"] += copies[key] - 1
+        report = Report.from_bytes(*different)
+        purpose = TASK.purposes[report.purpose]
+        tier = TASK.slot_tiers(purpose)[report.tier]
+        tally = tallies.setdefault((purpose.name, tier.name), Tally(purpose=purpose.name, tier=tier.name))
+        tally.add_payload(mechanism_of(TASK, purpose), tier, report.payload)
+    return {names: tally.to_dict() for names, tally in tallies.items()}, +left_out
+
+
+def test_bulk_counts_as_a_slow_reader_whatever_the_order(monkeypatch, tmp_path):
+    rng = random.Random(5)
+    good = some_reports(150)
+    good = [replace(r, report_id=rng.randbytes(16)) if at % 2 else r for at, r in enumerate(good)]
+    twin = replace(good[1], report_id=good[1].report_id[:8] + rng.randbytes(8))  # the same first half, another id
+    short = replace(good[2], report_id=b"halfhalf")
+    other = [
+        *(replace(good[at], slot=2) for at in range(10, 16)),  # ids with two contents
+        *(replace(good[at], payload=b"") for at in range(20, 23)),  # which take no part
+        *(replace(good[at], task=bytes(8)) for at in range(30, 33)),
+        *(replace(good[at], slot=23, tier=7) for at in range(40, 42)),
+        *(twin, short, replace(short, report_id=b"halfhalf" + bytes(8), slot=3)),  # equal ids of two versions
+    ]
+    frames = [report.to_bytes() for report in [*good, *other, *good[:40], *good[12:18], *good[:3]]]
+    for at in range(60, 75):
+        damaged = bytearray(frames[at])
+        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        frames.append(bytes(damaged))
+    frames += [b"", b"\x01", frames[0][:-1], frames[0] + b"x", b"\x03" + frames[0][1:], bytes(40)]
+    expected = slow_tallies(frames)
+    assert set(expected[1]) == {"damaged", "other_task", "impossible", "conflicting", "duplicate"}
+    for chunk in (1 << 24, 1 << 11):
+        monkeypatch.setattr("dunnage.collecting.frames._CHUNK", chunk)
+        rng.shuffle(frames)
+        parts = [frames[:100], frames[100:]]
+        for at, part in enumerate(parts):
+            (tmp_path / f"{at}.bin").write_bytes(b"".join(len(data).to_bytes(4, "big") + data for data in part))
+        tallies = tally_reports(TASK, [Source.of_file(str(tmp_path / f"{at}.bin")) for at in (1, 0)])
+        assert ({names: tally.to_dict() for names, tally in tallies.by_tier.items()}, tallies.left_out) == expected
+        assert tallies.num_read == len(frames)
+        assert len(tallies.first_bad) == 20
+    text = [Report.from_bytes(data).to_json() for data in frames if slow_tallies([data])[0]]
+    (tmp_path / "r.jsonl").write_text("\n".join([*text, "{"]))
+    lines = tally_reports(TASK, [Source.of_file(str(tmp_path / "r.jsonl"))])
+    assert {names: tally.to_dict() for names, tally in lines.by_tier.items()} == expected[0]
+    assert lines.left_out["damaged"] == 1
+    (tmp_path / "0.bin").write_bytes((tmp_path / "1.bin").read_bytes()[:-1])
+    assert tally_reports(TASK, [Source.of_file(str(tmp_path / "0.bin"))]).first_bad
+    days = tally_reports(TASK, [Source.of_reports(good)], days=(20001, 20002))
+    assert (days.left_out, days.num_reports) == ({"other_time": 150}, 0)
 
 
 def test_tallies_travel_as_json_and_add_up():

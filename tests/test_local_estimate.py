@@ -18,6 +18,7 @@ from tests.estimates_help import GRID, SPEED, fleet_tallies, fleet_task, refuses
 from dunnage.collecting import estimate as est
 from dunnage.collecting.batch import find_cells, perturb_column
 from dunnage.collecting.estimate import Intervals, combine_tiers, estimate, estimate_means, estimate_shares
+from dunnage.collecting.frames import Source, tally_reports
 from dunnage.collecting.promises import path_text
 from dunnage.collecting.tally import Counts, Sums, Tallies, Tally
 from dunnage.devices.client import mechanism_of
@@ -404,7 +405,7 @@ def test_reports_and_their_tallies_give_the_same():
     for wrong in ({"lost": 1}, {"damaged": -1}, {"damaged": True}):
         with refuses(ParameterError, wrong):
             estimate(reports, task, left_out=wrong)
-    tallies = Tally.of_reports(task, reports)
+    tallies = tally_reports(task, [Source.of_reports(reports)])
     assert estimate(tallies, task).data.equals(by_reports.data)
     assert estimate(tallies.by_tier.values(), task).data.equals(by_reports.data)
 

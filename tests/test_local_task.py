@@ -369,8 +369,10 @@ REPORT = Report(**FACTS, report_id=bytes(range(ID_BYTES)), payload=b"\x00\xffpay
 def test_the_forms_of_a_report():
     binary = REPORT.to_bytes()
     # version, digest, two indices, day 20773 in three bytes, slot 287 in two, id, length, payload, checksum
-    assert len(binary) == 1 + 8 + 1 + 1 + 3 + 2 + 8 + 1 + 9 + 4
-    assert binary[0] == 1
+    assert len(binary) == 1 + 8 + 1 + 1 + 3 + 2 + 16 + 1 + 9 + 4
+    assert binary[0] == 2
+    before = replace(REPORT, report_id=bytes(8)).to_bytes()  # as earlier versions wrote it
+    assert (len(before), before[0]) == (len(binary) - 8, 1)
     assert binary[-4:] == zlib.crc32(binary[:-4]).to_bytes(4, "big")
     assert json.loads(REPORT.to_json())["day"] == "2026-11-16"
     assert "payload" not in repr(REPORT)
@@ -385,7 +387,7 @@ def test_the_forms_of_a_report():
         tier=st.integers(0, 1 << 16),
         day=st.integers(0, 2_932_896),
         slot=st.integers(0, 1439),
-        report_id=st.binary(min_size=8, max_size=8),
+        report_id=st.binary(min_size=8, max_size=8) | st.binary(min_size=16, max_size=16),
         payload=st.binary(max_size=300),
     )
 )
@@ -427,7 +429,7 @@ def test_every_flipped_bit_and_every_cut_is_found():
             with refuses(ReportError, (read, bit)):
                 read(bytes(flipped))
     longer = binary[:9] + b"\x81\x00" + binary[10:-4]  # a number written too long
-    wrong = [binary[:end] for end in range(len(binary))] + [binary + b"\0", b"\x02" + binary[1:]]
+    wrong = [binary[:end] for end in range(len(binary))] + [binary + b"\0", b"\x03" + binary[1:]]
     wrong += [longer + zlib.crc32(longer).to_bytes(4, "big"), binary[:9] + b"\xff" * 20]
     for data in (*wrong, None, "text", 5, b"\x01" * (MAX_PAYLOAD + 100)):
         with refuses(ReportError, data):
@@ -467,7 +469,7 @@ def test_files_of_reports_come_back(tmp_path, ending):
 def test_bad_lines_and_blocks_are_counted_and_named(tmp_path):
     path = tmp_path / "reports.jsonl"
     other, good = replace(REPORT, task=bytes(8)).to_json(), [report.to_json() for report in REPORTS[:3]]
-    later = [good[0].replace('"format":1', more) for more in ('"format":2', '"format":2,"region":"x"')]
+    later = [good[0].replace('"format":2', more) for more in ('"format":3', '"format":3,"region":"x"')]
     path.write_text("\n".join([good[0], "{", "", other, good[1], "x" * (MAX_LINE + 10), good[2], *later]))
     file = ReportFile(path, task=TASK)
     assert list(file) == REPORTS[:3]

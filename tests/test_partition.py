@@ -310,3 +310,20 @@ def test_on_the_grid_values_that_round_alike_may_part_and_classes_that_look_alik
     assert [tuple(item.values()) for item in found] == [(5, 0.0, 5.0), (5, 0.0, 10.0)]
     release, _ = publish(dataset([1.0, 1.0, 2.0, 2.0], resolution=Decimal(5)), k=2, bounds="grid")
     assert release.classes.to_pylist() == [{"class_id": 0, "size": 4, "weight_lower": 0.0, "weight_upper": 5.0}]
+
+
+def test_a_histogram_gives_the_runs_that_sorting_gives(monkeypatch):
+    rng = np.random.default_rng(3)
+    for size, num_strata, decimals in ((1, 1, 0), (500, 1, 1), (500, 7, 0), (2000, 3, 2), (300, 2, 15)):
+        values = np.round(rng.normal(0, 20, size), decimals)
+        stratum = rng.integers(0, num_strata, size)
+        found = []
+        for cells in (1_000, 0):
+            monkeypatch.setattr(partition_module, "_CELLS_A_ROW", cells)
+            found.append(partition_module.equal_rows(stratum, values, num_strata))
+        for by_cells, by_order in zip(*found, strict=True):
+            np.testing.assert_array_equal(by_cells, by_order)
+        run_of_row, of_stratum, of_value, counts = found[0]
+        np.testing.assert_array_equal(np.bincount(run_of_row), counts)
+        np.testing.assert_array_equal(of_value[run_of_row], values)
+        np.testing.assert_array_equal(of_stratum[run_of_row], stratum)

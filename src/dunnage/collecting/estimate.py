@@ -54,6 +54,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting import promises
+from dunnage.collecting.frames import Source, tally_reports
 from dunnage.collecting.promises import NO_TIER, ONE_TIER, PRECISION, QUANTILES, STRATIFY, chosen_rule, num_bins
 from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_tally, note_tally
 from dunnage.devices.client import check_task, mechanisms_of
@@ -877,16 +878,10 @@ def _tallied(reports: Any, task: Task) -> tuple[list[Tally], dict[str, int]]:
             return given, {}
         if not all(isinstance(item, Report) for item in given):
             raise ParameterError("reports must be all reports, or all tallies. Got a mixture, or something else.")
-        reports = Tally.of_reports(task, given)
+        reports = tally_reports(task, [Source.of_reports(given)])
     elif reports.task.digest != task.digest:
         raise ParameterError("the tallies belong to another task. Give that task.")
-    left_out = {
-        "duplicate": reports.num_duplicates,
-        "conflicting": reports.num_conflicting,
-        "impossible": reports.num_bad,
-        "other_time": reports.num_other_time,
-    }
-    return list(reports.by_tier.values()), _checked_left_out(left_out)
+    return list(reports.by_tier.values()), _checked_left_out(reports.left_out)
 
 
 def _checked_left_out(given: Mapping[str, int]) -> dict[str, int]:

@@ -39,10 +39,11 @@ import numpy as np
 import pyarrow as pa
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.collecting.frames import Source, tally_reports
 from dunnage.collecting.tally import FORMAT, TALLIES_KIND, Tallies, Tally, check_tally, note_tally
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
-from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, day_text, write_reports
+from dunnage.devices.report import Report, ReportFile, day_text, write_reports
 from dunnage.devices.task import MAX_BYTES, MINUTES_PER_DAY, SECONDS_PER_DAY, FileColumns, Purpose, Task, day_number
 from dunnage.errors import (
     MOST_ROWS_NAMED,
@@ -640,16 +641,21 @@ def read_task_file(path: str | os.PathLike[str]) -> Task:
 
 @dataclass(kw_only=True)
 class Collected:
-    tallies: Tallies  # What is kept of the reports
-    num_read: int = 0  # Reports that were read, including those in files of tallies
-    left_out: Counter[str] = field(default_factory=Counter)  # Reports that were not counted, by kind
-    first_bad: list[str] = field(default_factory=list)  # Where the first of them were, and why
+    tallies: Tallies  # What is kept of the reports, and what was left out
     warnings: list[str] = field(default_factory=list)  # What else you should know
     num_days: int | None = None  # Days of the counted reports; None if there are tallies, which do not say
 
     @property
     def num_reports(self) -> int:
         return self.tallies.num_reports
+
+    @property
+    def left_out(self) -> Counter[str]:
+        return self.tallies.left_out
+
+    @property
+    def first_bad(self) -> list[str]:
+        return self.tallies.first_bad
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -668,7 +674,7 @@ _KINDS = {  # of reports that are left out
     "other_task": "made for another task, or another version of it",
     "impossible": "impossible for a device of this task",
     "duplicate": "sent again, and counted once",
-    "conflicting": "with the id of another report, but other content",
+    "conflicting": "with an id that came with different contents: none of them counts",
     "other_time": "of a day on which no device of the task reports, or too early or too late",
 }
 
@@ -703,49 +709,28 @@ def collect(
     ReportError
         If no report counts.
     """
-    tallies = Tallies(task, days=None if days is None else read_days(days, task), received=received)
-    result, seen, days_counted = Collected(tallies=tallies), set[str](), set[int]()
+    span = None if days is None else read_days(days, task)
+    files = [str(path) for path in paths if not str(path).endswith(".json")]
+    tallies = tally_reports(
+        task, [Source.of_file(path) for path in files], days=span, received=received, progress=progress
+    )
+    result, seen = Collected(tallies=tallies), set[str]()
     for path in paths:
         if str(path).endswith(".json"):
             for names, tally in read_tallies(path, task).by_tier.items():
                 note_tally(tally, seen, str(path))  # before anything is merged into it
-                result.num_read += tally.num_reports
+                tallies.num_read += tally.num_reports
                 if names in tallies.by_tier:
                     tallies.by_tier[names].merge(tally)
                 else:
                     tallies.by_tier[names] = tally
-            continue
-        file = ReportFile(path)
-        for report in file:
-            result.num_read += 1
-            if progress is not None and result.num_read % 10_000 == 0:
-                progress(f"reading: {result.num_read:,} reports")
-            num_bad, num_other = tallies.num_bad, tallies.num_other_time
-            if report.task != task.prefix:
-                result.left_out["other_task"] += 1
-                result.first_bad.append(f"{file.path}: made for another task")
-            elif tallies.add(report):
-                days_counted.add(report.day)
-            elif tallies.num_bad > num_bad:
-                result.left_out["impossible"] += 1
-                result.first_bad.append(f"{file.path}: {tallies.first_bad[-1]}")
-            elif tallies.num_other_time > num_other:
-                result.left_out["other_time"] += 1
-                result.first_bad.append(f"{file.path}: a report of {day_text(report.day)}, slot {report.slot}")
-            del result.first_bad[MAX_BAD_NAMED:]
-        if file.num_bad:
-            result.left_out["damaged"] += file.num_bad
-            result.first_bad += [f"{file.path}, {bad}" for bad in file.first_bad]
-            del result.first_bad[MAX_BAD_NAMED:]
-    counts = {"duplicate": tallies.num_duplicates, "conflicting": tallies.num_conflicting}
-    result.left_out.update({kind: num for kind, num in counts.items() if num})
     if not result.num_reports:
-        if not result.left_out:
+        if not tallies.left_out:
             raise ReportError("the files have no reports. Name files that devices or dunnage device simulate wrote.")
-        bad, first = "; ".join(result.lines()), f" The first: {result.first_bad[0]}" if result.first_bad else ""
+        bad, first = "; ".join(result.lines()), f" The first: {tallies.first_bad[0]}" if tallies.first_bad else ""
         raise ReportError(f"no report can be used: {bad}. Name the task they were made for.{first}")
     from_tallies = any(str(path).endswith(".json") for path in paths)
-    result.num_days = None if from_tallies else len(days_counted)
+    result.num_days = None if from_tallies else len(tallies.days)
     if len(paths) > 1 and from_tallies:
         result.warnings.append(
             "tallies have no ids, so a report that is in two of the files counts twice. Make sure that the files "

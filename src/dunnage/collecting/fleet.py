@@ -272,11 +272,11 @@ class _FleetRun:
         for some in readings:
             assert some.slots is not None
             purposes, num = np.divmod(np.arange(some.tiers.size * len(self.mechanisms)), max(some.tiers.size, 1))
-            ids = np.frombuffer(self.noise.draw_bytes(ID_BYTES * num.size), dtype=np.uint64)
+            ids = np.frombuffer(self.noise.draw_bytes(ID_BYTES * num.size), dtype=np.uint64).reshape(-1, ID_BYTES // 8)
             columns = [some.columns(purpose, self.columns.places) for purpose in self.task.purposes]
             values = [list(zip(*(column.tolist() for column in own), strict=True)) for own in columns]
             tiers = [self._tiers(number, some.tiers) for number in range(len(self.mechanisms))]
-            for at in np.lexsort((ids, some.slots[num])):
+            for at in np.lexsort((*ids.T, some.slots[num])):
                 number, row = int(purposes[at]), int(num[at])
                 purpose, tier = self.task.purposes[number], int(tiers[number][row])
                 day, moment = divmod(int(some.slots[row]), self.task.schedule.num_moments)

@@ -11,6 +11,8 @@ from dunnage.arrays import kernel, piece
 
 # Any: compiled functions take arrays of several widths.
 
+COUNTED, DAMAGED, OTHER_TASK, IMPOSSIBLE, OTHER_TIME = range(5)  # what becomes of a report
+
 
 @kernel
 def set_bits(rows: Any, indices: Any, ones: Any) -> None:
@@ -173,3 +175,99 @@ def count_together(first: Any, second: Any, third: Any, num_bits: int, counts: A
             for two in twos[:num_twos]:
                 for three in threes[:num_threes]:
                     counts[one, two, three] += 1
+
+
+@kernel
+def decode_frames(
+    data: Any, prefix: Any, chosen: Any, first_group: Any, widths: Any, tables: Any, limits: Any, out: Any
+) -> Any:
+    """Read length-prefixed reports; return how many are complete, where the rest begins, and whether it is damaged."""
+    # The same rules as Report.from_bytes and Report.check, which say in words what is wrong with a single report.
+    start, size, status, group, day, slot, high, low, payload_at = out
+    max_report, max_index, max_day, max_slot, max_payload = limits
+    most = (max_index, max_index, max_day, max_slot, max_payload)
+    numbers = np.zeros(5, dtype=np.int64)  # purpose, tier, day, slot, length of the payload
+    num: Any = 0
+    at: Any = 0
+    while at + 4 <= len(data) and num < len(start):
+        length = (
+            (np.int64(data[at]) << 24)
+            | (np.int64(data[at + 1]) << 16)
+            | (np.int64(data[at + 2]) << 8)
+            | np.int64(data[at + 3])
+        )
+        if length > max_report:
+            return num, at, True
+        if at + 4 + length > len(data):
+            break
+        begin, end = at + 4, at + 4 + length
+        start[num], size[num], at = begin, length, end
+        place, id_bytes = begin + 9, 16 if length and data[begin] == 2 else 8
+        sound = length > 13 and 1 <= data[begin] <= 2
+        for field in range(5):
+            if field == 4:
+                high[num] = low[num] = np.uint64(0)
+                if sound and place + id_bytes <= end - 4:
+                    for byte in range(8):
+                        high[num] = high[num] << np.uint64(8) | np.uint64(data[place + byte])
+                        if id_bytes == 16:
+                            low[num] = low[num] << np.uint64(8) | np.uint64(data[place + 8 + byte])
+                place += id_bytes
+            number: Any = 0
+            shift, last = 0, np.int64(0x80)
+            while sound and last >= 0x80:
+                if place >= end - 4 or shift > 28:
+                    sound = False
+                    break
+                last = np.int64(data[place])
+                number |= (last & 0x7F) << shift
+                place, shift = place + 1, shift + 7
+            sound = sound and number <= most[field] and not (last == 0 and shift > 7)
+            numbers[field] = number
+        status[num] = DAMAGED
+        if sound and place + numbers[4] == end - 4:
+            crc: Any = 0xFFFFFFFF
+            byte = begin
+            while byte + 8 <= end - 4:  # eight bytes at a time
+                crc = (
+                    np.int64(tables[7, (crc ^ data[byte]) & 0xFF])
+                    ^ np.int64(tables[6, (crc >> 8 ^ data[byte + 1]) & 0xFF])
+                    ^ np.int64(tables[5, (crc >> 16 ^ data[byte + 2]) & 0xFF])
+                    ^ np.int64(tables[4, (crc >> 24 ^ data[byte + 3]) & 0xFF])
+                    ^ np.int64(tables[3, data[byte + 4]])
+                    ^ np.int64(tables[2, data[byte + 5]])
+                    ^ np.int64(tables[1, data[byte + 6]])
+                    ^ np.int64(tables[0, data[byte + 7]])
+                )
+                byte += 8
+            while byte < end - 4:
+                crc = (crc >> 8) ^ np.int64(tables[0, (crc ^ data[byte]) & 0xFF])
+                byte += 1
+            stated: Any = 0
+            for byte in range(end - 4, end):
+                stated = stated << 8 | np.int64(data[byte])
+            if crc ^ 0xFFFFFFFF == stated:
+                status[num] = COUNTED
+                for byte in range(8):
+                    if data[begin + 1 + byte] != prefix[byte]:
+                        status[num] = OTHER_TASK
+        purpose, tier = numbers[0], numbers[1]
+        group[num], day[num], slot[num], payload_at[num] = -1, numbers[2], numbers[3], place
+        if status[num] == COUNTED:
+            known = purpose < len(first_group) - 1 and tier < first_group[purpose + 1] - first_group[purpose]
+            if known:
+                group[num] = first_group[purpose] + tier
+                known = chosen[numbers[3]] and widths[group[num]] in (-1, numbers[4])
+            if not known:
+                status[num] = IMPOSSIBLE
+        num += 1
+    return num, at, False
+
+
+@kernel
+def gather_rows(data: Any, starts: Any, width: int) -> Any:
+    rows = np.empty((len(starts), width), dtype=np.uint8)
+    for row in range(len(starts)):
+        for byte in range(width):
+            rows[row, byte] = data[starts[row] + byte]
+    return rows

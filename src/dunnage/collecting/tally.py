@@ -17,8 +17,8 @@ import copy
 import hashlib
 import json
 import math
-import zlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -26,14 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import IntArray
-from dunnage.devices.client import mechanism_of
 from dunnage.devices.numbers import LaplaceNumber, LocalNumeric, SquareWave
 from dunnage.devices.paths import Independent
 from dunnage.devices.places import InClear
-from dunnage.devices.report import MAX_BAD_NAMED, Report
 from dunnage.devices.subjects import Tier
 from dunnage.devices.task import Task
-from dunnage.errors import InputError, ParameterError, Problem, ReportError
+from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.noise.source import ceil_divide
 
 Packed = NDArray[np.uint8]
@@ -64,10 +62,13 @@ class Sums:
             self.total += int(part.sum())
             self.squares += int((part * part).sum())
 
-    def add_one(self, symbol: int) -> None:
-        self.num += 1
-        self.total += symbol
-        self.squares += symbol * symbol
+    def add_one(self, symbol: int, times: int = 1) -> None:
+        self.num += times
+        self.total += times * symbol
+        self.squares += times * symbol * symbol
+
+    def divide(self, by: int) -> None:
+        self.num, self.total, self.squares = self.num // by, self.total // by, self.squares // by
 
     def merge(self, other: Part) -> None:
         assert isinstance(other, Sums)
@@ -100,10 +101,14 @@ class Counts:
         count_symbols(symbols, self.counts)
         self.num += symbols.size
 
-    def add_one(self, *places: int | IntArray) -> None:
-        """Count one report: a symbol, the bits that are set, or those set together in several places."""
-        self.counts[np.ix_(*(np.atleast_1d(place) for place in places))] += 1
-        self.num += 1
+    def add_one(self, *places: int | IntArray, times: int = 1) -> None:
+        """Count a report: a symbol, the bits that are set, or those set together in several places."""
+        self.counts[np.ix_(*(np.atleast_1d(place) for place in places))] += times
+        self.num += times
+
+    def divide(self, by: int) -> None:
+        self.counts //= by
+        self.num //= by
 
     def add_rows(self, rows: Packed) -> None:
         from dunnage.collecting.kernels import count_bytes
@@ -159,18 +164,21 @@ class Tally:
             raise ParameterError("this part of the tally has another law. Use one tally for each law.")
         return part
 
-    def add_payload(self, mechanism: Any, tier: Tier | str, payload: bytes) -> None:
+    def add_number(self, law: Any, attribute: int, key: str, symbol: int, times: int = 1) -> None:
+        if key == SquareWave.key:
+            last = law.reading(attribute, key).last
+            self.counts((attribute, key), SYMBOLS, 2 * last + 1).add_one(symbol + last, times=times)
+        else:
+            self.sums(attribute, key).add_one(symbol, times)
+
+    def add_payload(self, mechanism: Any, tier: Tier | str, payload: bytes, times: int = 1) -> None:
         read = mechanism.read(payload, tier=tier)
         if isinstance(mechanism, LocalNumeric):
-            for attribute, name, symbol in read:
-                if name == SquareWave.key:
-                    last = mechanism.channel(tier).reading(attribute, name).last  # type: ignore[attr-defined]
-                    self.counts((attribute, name), SYMBOLS, 2 * last + 1).add_one(symbol + last)
-                else:
-                    self.sums(attribute, name).add_one(symbol)
+            for attribute, key, symbol in read:
+                self.add_number(mechanism.channel(tier), attribute, key, symbol, times)
         else:
             oracle, places = mechanism.oracle(tier), []
-            key: Key = tuple(area for area, _ in read if area is not None)
+            area: Key = tuple(area for area, _ in read if area is not None)
             if oracle.counts_bits:
                 num_bits, together = oracle.num_inputs, len(read) > 1
                 for _, symbol in read:
@@ -178,17 +186,16 @@ class Tally:
                     bits = np.flatnonzero(np.unpackbits(data, bitorder="little"))
                     # With several places the last of each axis stands for any bit.
                     places.append(np.append(bits, num_bits) if together else bits)
-                self.counts(key, BITS, *((num_bits + together,) * len(places))).add_one(*places)
+                self.counts(area, BITS, *((num_bits + together,) * len(places))).add_one(*places, times=times)
             else:
-                self.counts(key, SYMBOLS, oracle.num_symbols).add_one(read[0][1])
-        self.num_reports += 1
+                self.counts(area, SYMBOLS, oracle.num_symbols).add_one(read[0][1], times=times)
+        self.num_reports += times
 
-    @staticmethod
-    def of_reports(task: Task, reports: Iterable[Report]) -> Tallies:
-        tallies = Tallies(task)
-        for report in reports:
-            tallies.add(report)
-        return tallies
+    def divide(self, by: int) -> None:
+        """Take each report once, if all of them came so often."""
+        for part in self.parts.values():
+            part.divide(by)
+        self.num_reports //= by
 
     def merge(self, other: Tally) -> None:
         if (self.purpose, self.tier) != (other.purpose, other.tier):
@@ -245,51 +252,19 @@ def _part(data: Any) -> Part:
 
 
 class Tallies:
-    """The tallies of a task, by purpose and tier, and which reports went into them."""
+    """The tallies of a task, by purpose and tier, and what was left out of them."""
 
-    # It keeps the ids of reports, about 150 bytes each, so reports that come in pieces must go into one object.
-
-    def __init__(self, task: Task, *, days: tuple[int, int] | None = None, received: float | None = None) -> None:
-        self.task, self._days, self._received = task, days or task.schedule.span, received
+    def __init__(self, task: Task) -> None:
+        self.task = task
         self.by_tier: dict[tuple[str, str], Tally] = {}  # By purpose and tier; only those with reports
-        self.num_duplicates = 0  # Reports that came before, byte for byte: sent again, and counted once
-        self.num_conflicting = 0  # Reports with the id of an earlier one, but other content: left out
-        self.num_bad = 0  # Reports that are impossible for the task or its laws, left out
-        self.num_other_time = 0  # Reports of slots that a collector of the task does not accept, left out
+        self.num_read = 0  # Reports that were read, whether they count or not
+        self.left_out: Counter[str] = Counter()  # Reports that do not count, by kind
         self.first_bad: list[str] = []  # Why, of the first 20
-        self._mechanisms = [mechanism_of(task, purpose) for purpose in task.purposes]
-        self._tiers = [task.slot_tiers(purpose) for purpose in task.purposes]
-        self._seen: dict[bytes, int] = {}
+        self.days: set[int] = set()  # Days of the counted reports
 
     @property
     def num_reports(self) -> int:
         return sum(tally.num_reports for tally in self.by_tier.values())
-
-    def add(self, report: Report) -> bool:
-        """Count a report, unless it came before or does not belong to the task; return whether it was counted."""
-        checksum = zlib.crc32(report.to_bytes())
-        if report.report_id in self._seen:
-            same = self._seen[report.report_id] == checksum
-            self.num_duplicates += same
-            self.num_conflicting += not same
-            return False
-        try:
-            report.check(self.task)
-            accepted = self.task.schedule.accepts(report.day, report.slot, self._received)
-            if not accepted or not self._days[0] <= report.day <= self._days[1]:
-                self.num_other_time += 1
-                return False
-            tier = self._tiers[report.purpose][report.tier]
-            names = self.task.purposes[report.purpose].name, tier.name
-            tally = self.by_tier.get(names) or Tally(purpose=names[0], tier=names[1])
-            tally.add_payload(self._mechanisms[report.purpose], tier, report.payload)
-        except ReportError as error:
-            self.num_bad += 1
-            self.first_bad += [str(error)] if len(self.first_bad) < MAX_BAD_NAMED else []
-            return False
-        self.by_tier[names] = tally
-        self._seen[report.report_id] = checksum
-        return True
 
     def to_dict(self) -> dict[str, object]:
         tallies = [tally.to_dict() for _, tally in sorted(self.by_tier.items())]

@@ -3,8 +3,10 @@
 
 Binary form, numbers as variable-length integers (seven bits a byte, the lowest first, as short as they can be)::
 
-    version 1 | first 8 bytes of the task's digest | purpose | tier | day | slot
-              | report id, 8 bytes | length | payload | CRC-32
+    version 2 | first 8 bytes of the task's digest | purpose | tier | day | slot
+              | report id, 16 bytes | length | payload | CRC-32
+
+Version 1, which is still read, has ids of 8 bytes; they count as ids of 16 bytes that end in zeros.
 
 The CRC-32 covers everything before it, most significant byte first. It detects accidents (every single flipped bit,
 every damaged run of up to 32 bits), not forgery: anyone can compute it. The channel must say who sent a report. The
@@ -33,8 +35,8 @@ from dunnage.devices.task import MAX_DAYS, MINUTES_PER_DAY, PREFIX_BYTES, Task, 
 from dunnage.errors import InputError, OutputError, ParameterError, Problem, ReportError
 from dunnage.folders import new_file, sync_folder
 
-VERSION = 1
-ID_BYTES = 8
+ID_BYTES = 16
+BYTES_OF_ID = {1: 8, 2: ID_BYTES}  # by version
 MAX_PAYLOAD = 1 << 20
 MAX_REPORT = MAX_PAYLOAD + 64
 MAX_LINE = 2 * MAX_REPORT
@@ -42,7 +44,7 @@ MAX_BAD_NAMED = 20
 
 _KEYS = ("format", "task", "purpose", "tier", "day", "slot", "id", "payload", "crc32")
 _EPOCH = date(1970, 1, 1).toordinal()
-_MAX_INDEX = 1 << 16
+MAX_INDEX = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,7 @@ class Report:
 
     Examples
     --------
-    >>> report = Report(task=bytes(8), purpose=0, tier=0, day=20773, slot=7, report_id=bytes(8), payload=b"abc")
+    >>> report = Report(task=bytes(8), purpose=0, tier=0, day=20773, slot=7, report_id=bytes(16), payload=b"abc")
     >>> Report.from_bytes(report.to_bytes()) == report == Report.from_json(report.to_json())
     True
     """
@@ -61,17 +63,16 @@ class Report:
     tier: int
     day: int  # day, slot: which slot: days after 1 January 1970, and moments after midnight
     slot: int
-    report_id: bytes  # 8 random bytes; the same report sent twice counts once
+    report_id: bytes  # 16 random bytes, 8 in version 1; equal copies count once, an id with two contents never
     payload: bytes = field(repr=False)  # what the mechanism wrote
 
     def __post_init__(self) -> None:
-        for value, what, least, most in (
-            (self.task, "the task digest", PREFIX_BYTES, PREFIX_BYTES),
-            (self.report_id, "the report id", ID_BYTES, ID_BYTES),
-            (self.payload, "the payload", 0, MAX_PAYLOAD),
+        for value, what, sizes, size in (
+            (self.task, "the task digest", (PREFIX_BYTES,), f"{PREFIX_BYTES}"),
+            (self.report_id, "the report id", BYTES_OF_ID.values(), f"{ID_BYTES} (version 1: {BYTES_OF_ID[1]})"),
+            (self.payload, "the payload", range(MAX_PAYLOAD + 1), f"at most {MAX_PAYLOAD}"),
         ):
-            if not isinstance(value, bytes) or not least <= len(value) <= most:
-                size = f"{least}" if least == most else f"at most {most}"
+            if not isinstance(value, bytes) or len(value) not in sizes:
                 got = f"{len(value)} bytes" if isinstance(value, bytes) else type(value).__name__
                 raise ReportError(f"{what} of a report must be {size} bytes. Got {got}. {_AGAIN}")
         for name, most in _MAX.items():
@@ -79,14 +80,18 @@ class Report:
             if type(number) is not int or not 0 <= number <= most:
                 raise ReportError(f"the {name} of a report must be a whole number from 0 to {most}. {_AGAIN}")
 
+    @property
+    def version(self) -> int:
+        return 2 if len(self.report_id) == ID_BYTES else 1
+
     def to_bytes(self) -> bytes:
         numbers = b"".join(varint(getattr(self, name)) for name in _MAX)
-        body = bytes((VERSION,)) + self.task + numbers + self.report_id + varint(len(self.payload)) + self.payload
+        body = bytes((self.version,)) + self.task + numbers + self.report_id + varint(len(self.payload)) + self.payload
         return body + zlib.crc32(body).to_bytes(4, "big")
 
     def to_json(self) -> str:
         fields = {
-            "format": VERSION,
+            "format": self.version,
             "task": self.task.hex(),
             "purpose": self.purpose,
             "tier": self.tier,
@@ -129,11 +134,11 @@ class Report:
 
         if len(content) > MAX_REPORT:
             raise ReportError(f"a report has at most {MAX_REPORT} bytes. Got {len(content)}. {_AGAIN}")
-        if (version := take(1)[0]) != VERSION:
-            raise ReportError(f"this software reads reports of version {VERSION}. Got {version}. Update Dunnage.")
+        if (version := take(1)[0]) not in BYTES_OF_ID:
+            raise ReportError(f"this software reads reports of version {_VERSIONS}. Got {version}. Update Dunnage.")
         prefix = take(PREFIX_BYTES)
         numbers = {name: take_number(name, most) for name, most in _MAX.items()}
-        report_id = take(ID_BYTES)
+        report_id = take(BYTES_OF_ID[version])
         payload = take(take_number("length", MAX_PAYLOAD))
         body = content[:at]
         checksum = take(4)
@@ -150,11 +155,11 @@ class Report:
     def from_json(cls, text: str | bytes, *, task: Task | None = None) -> Report:
         """Read the JSON form; with a task, only a report made for it."""
         parsed = parse_json(text, what="a report", most_bytes=MAX_LINE, error=ReportError)
-        version = parsed.get("format", VERSION) if isinstance(parsed, dict) else VERSION
-        if type(version) is not int or version != VERSION:  # another version may have other keys
+        version = parsed.get("format", 1) if isinstance(parsed, dict) else 1
+        if type(version) is not int or version not in BYTES_OF_ID:  # another version may have other keys
             got = f"Got {version}" if type(version) is int and abs(version) < 1 << 32 else "Got another"
             raise ReportError(
-                f"this software reads reports of version {VERSION}. {got}. Update Dunnage, or fix the report."
+                f"this software reads reports of version {_VERSIONS}. {got}. Update Dunnage, or fix the report."
             )
         given = check_keys(parsed, "a report", _KEYS, (), ReportError)
         try:
@@ -168,7 +173,7 @@ class Report:
             checksum = _hexed(given["crc32"])
         except (ValueError, TypeError) as error:
             raise ReportError(f"a field of the report is damaged: {str(error)[:80]}. {_AGAIN}") from None
-        if checksum != report.to_bytes()[-4:]:
+        if checksum != report.to_bytes()[-4:] or version != report.version:
             raise ReportError(f"the report is damaged: its checksum is wrong. {_AGAIN}")
         if task is not None:
             report.check(task)
@@ -189,7 +194,9 @@ class Report:
             raise ReportError(f"no device of the task chooses slot {self.slot} of a day. {_AGAIN}")
 
 
-_MAX = {"purpose": _MAX_INDEX, "tier": _MAX_INDEX, "day": MAX_DAYS, "slot": MINUTES_PER_DAY - 1}
+_MAX = {"purpose": MAX_INDEX, "tier": MAX_INDEX, "day": MAX_DAYS, "slot": MINUTES_PER_DAY - 1}
+CUT_OFF = "the file is cut off or damaged here; the rest cannot be read"
+_VERSIONS = " and ".join(map(str, BYTES_OF_ID))
 _AGAIN = "Have the device send its stored report again."
 
 
@@ -276,7 +283,7 @@ class ReportFile:
             length = int.from_bytes(head, "big")
             data = source.read(length) if len(head) == 4 and length <= MAX_REPORT else b""
             if len(head) < 4 or length > MAX_REPORT or len(data) < length:
-                self._bad(f"byte {at}", "the file is cut off or damaged here; the rest cannot be read")
+                self._bad(f"byte {at}", CUT_OFF)
                 return
             yield f"byte {at}", data
             at += 4 + length
