@@ -29,14 +29,17 @@ import pyarrow.parquet as pq
 from benchmarks.measuring import GIGABYTES, Row, apart, rate, row, taken
 from dunnage.collecting import batch
 from dunnage.collecting.files import RowFile
+from dunnage.collecting.frames import Source, tally_reports
 from dunnage.collecting.tally import Tally
+from dunnage.devices.client import mechanism_of
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.places import HadamardResponse, Law, LocalLocation, OptimisedUnary
-from dunnage.devices.task import Grid, Quantity
+from dunnage.devices.report import Report
+from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.noise.source import Noise
 
 RATE = "million users per CPU second"
-NUM_USERS, POSITIONS = 2_000_000, 20_000_000
+NUM_USERS, NUM_REPORTS, POSITIONS = 2_000_000, 1_000_000, 20_000_000
 UNARY_INPUTS, HASHED_INPUTS = 256, 4096
 GOAL_RATE, GOAL_GIGABYTES = 2.0, 1.0
 BOX = ("103.9", "30.5", "104.2", "30.8")
@@ -125,6 +128,28 @@ def number_rate() -> float:
     return rate(lambda: batch.perturb_column(mechanism, "all", columns, Noise()), NUM_USERS // 4)
 
 
+def report_rates() -> tuple[float, float]:
+    """Return how fast binary reports are decoded and tallied: in bulk without copies, and one by one."""
+    tiers, grid = (Tier(name="all", epsilon="1"),), Grid(box=BOX, levels=4)
+    purpose = Purpose(name="places", mechanism="local-location", tiers=tiers, grid=grid)
+    task = Task(dataset="fleet", purposes=(purpose,), schedule=Schedule(), limits=Limits(lifetime="100"))
+    mechanism, (tier,), noise = mechanism_of(task, purpose), task.slot_tiers(purpose), Noise()
+    payloads = [mechanism.perturb((104.0, 30.6), tier=tier, noise=noise) for _ in range(1000)]
+    facts = {"task": task.prefix, "purpose": 0, "tier": 0, "day": 20773, "slot": 1}
+    reports = [
+        Report(**facts, report_id=noise.draw_bytes(16), payload=payloads[at % 1000]) for at in range(NUM_REPORTS)
+    ]
+    source, few = Source.of_reports(reports), [report.to_bytes() for report in reports[:20_000]]
+    tally_reports(task, [Source.of_reports(reports[:10])])
+
+    def singly() -> None:
+        tally = Tally(purpose="places", tier="all")
+        for data in few:
+            tally.add_payload(mechanism, tier, Report.from_bytes(data, task=task).payload)
+
+    return rate(lambda: tally_reports(task, [source]), NUM_REPORTS), rate(singly, len(few))
+
+
 def write_positions(path: Path, num: int) -> None:
     """Write generated positions, some outside the box and some missing, a million at a time."""
     generator = np.random.default_rng(1)
@@ -166,6 +191,8 @@ def run() -> list[Row]:
     ]
     goal = f"ten numbers, hybrid, perturbed and aggregated; peer {GOAL_RATE:g} million"
     rows.append(row(goal, number_rate(), GOAL_RATE, RATE))
+    name = f"{NUM_REPORTS:,} binary reports, decoded, checked and tallied in bulk; peer one by one"
+    rows.append(row(name, *report_rates(), "million reports per CPU second"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "positions.parquet"
         write_positions(path, POSITIONS)
