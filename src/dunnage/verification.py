@@ -114,6 +114,9 @@ class Verification(Model):
     def ok(self) -> bool:
         return not self.problems
 
+    def to_dict(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True)
+
     def summary(self) -> str:
         void = ", but void: nothing is promised" if self.basis == Basis.VOID else ""
         lines = [f"In order{void}: {self.folder}" if self.ok else f"NOT in order: {self.folder}"]

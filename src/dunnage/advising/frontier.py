@@ -216,6 +216,10 @@ class Frontier(Displayed, Tabular, Model):
         names = ", ".join(item.name for item in self.points)
         raise ParameterError(f"the frontier has no point {name!r}. It has: {names}.")
 
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Give the frontier as plain data."""
+        return self.model_dump(mode="json")
+
     def summary(self) -> str:
         """Describe the frontier for its owner: the points that no other beats, the recommended one, and its basis."""
         shown = [point for point in self.points if not point.dominated or point.name == self.choice]
@@ -272,12 +276,7 @@ class Frontier(Displayed, Tabular, Model):
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
         """Write ``frontier.json``, ``frontier.csv``, ``policy.toml`` and, if given, the page, for you alone to read."""
-        texts = {
-            FRONTIER_FILE: to_text(self.to_dict()),
-            TABLE_FILE: self.table(),
-            PAGE_FILE: page,
-            POLICY_FILE: self.policy,
-        }
+        texts = {FRONTIER_FILE: to_text(self), TABLE_FILE: self.table(), PAGE_FILE: page, POLICY_FILE: self.policy}
         with new_folder(
             folder, marker=FRONTIER_FILE, force=force, private=True, may_hold=(PAGE_FILE, POLICY_FILE)
         ) as work:

@@ -95,6 +95,10 @@ class Finding(Model):
         unit = self.unit.removesuffix("s") if figure == 1 and len(self.unit) > 3 else self.unit
         return number_text(figure) + ("" if self.unit == "ratio" else f" {unit}")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Give the finding as plain data."""
+        return self.model_dump(mode="json")
+
 
 # Figures, and the findings they become
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -188,6 +188,10 @@ class Audit(Displayed, Tabular, Model):
         numbers = {name: pa.array(columns[name], pa.float64()) for name in ("value", "baseline", "severity")}
         return pa.table({**columns, **numbers, **{end: pa.array(ends[end], pa.float64()) for end in ends}})
 
+    def to_dict(self) -> dict[str, Any]:
+        """Give the audit as plain data."""
+        return self.model_dump(mode="json", by_alias=True)
+
     @property
     def risks(self) -> list[Finding]:
         """The findings about risks, the worst of each of the three risks first, then the worst."""
@@ -231,7 +235,7 @@ class Audit(Displayed, Tabular, Model):
         """Write ``audit.json`` and, if given, its pages; only their owner can read them unless it is external."""
         pages, private = (PAGE_FILE, SIGNOFF_FILE), not self.external
         with new_folder(folder, marker=AUDIT_FILE, force=force, private=private, may_hold=pages) as work:
-            for name, text in ((AUDIT_FILE, to_text(self.to_dict())), (PAGE_FILE, page), (SIGNOFF_FILE, sign_off)):
+            for name, text in ((AUDIT_FILE, to_text(self)), (PAGE_FILE, page), (SIGNOFF_FILE, sign_off)):
                 if text:
                     (work / name).write_text(text, encoding="utf-8")
         return Path(folder)

@@ -46,10 +46,6 @@ class Model(BaseModel):
         """Return the stated fields as plain data, without those left to their default."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give all fields as plain data."""
-        return self.model_dump(mode="json", by_alias=True)
-
 
 class Software(Model):
     dunnage: str
@@ -92,8 +88,10 @@ def canonical(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def to_text(content: Mapping[str, Any]) -> str:
+def to_text(content: Mapping[str, Any] | BaseModel) -> str:
     """Write a document that people read too, with keys in the order of the model."""
+    if isinstance(content, BaseModel):
+        content = content.model_dump(mode="json", by_alias=True)
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -119,7 +119,7 @@ def check_text(label: object, name: str) -> None:
         raise ParameterError(f"{name} must be texts that are not empty. Got {shown(label)}. Put numbers in quotes.")
 
 
-class CodedDomain(Domain):
+class Coded(Domain):
     """A domain of finitely many labels; their codes are the positions in ``labels``."""
 
     if TYPE_CHECKING:
@@ -189,13 +189,16 @@ class CodedDomain(Domain):
             )
 
 
+CodedDomain = Coded
+
+
 def share(part: float, whole: float) -> float:
     """Return part / whole, and 0 if the whole is 0: then nothing can be lost."""
     return part / whole if whole else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ordinal(CodedDomain):
+class Ordinal(Coded):
     kind: ClassVar[str] = "ordinal"
     levels: tuple[str, ...]  # From lowest to highest
 
@@ -229,7 +232,7 @@ class Ordinal(CodedDomain):
         return np.abs(ranks[:, None] - ranks)
 
 
-class _Unordered(CodedDomain):
+class _Unordered(Coded):
     """Labels without order or structure: two are equal or different."""
 
     @property
@@ -538,7 +541,7 @@ _MAX_AT_ONCE = 2**22  # Distances that are computed at a time
 
 
 @dataclass(frozen=True, kw_only=True)
-class Graph(CodedDomain):
+class Graph(Coded):
     """Labels that are the vertices of a public network; the distance is the shortest path.
 
     Every vertex must be reachable from every other one. Sums of lengths are exact if a common unit of all lengths fits
@@ -725,7 +728,7 @@ class _Shape(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree(CodedDomain):
+class Tree(Coded):
     """Labels with a public hierarchy of generalisations; the leaves are the values.
 
     Codes follow a depth-first walk, so the leaves below a node have consecutive codes, and the least common ancestor of

@@ -124,6 +124,9 @@ class Clearance(Model):
                 remedy = '\nTo record one, add --exception "NAME: REASON" (exception=).'
             raise CheckFailed(f"{self.text()}{remedy}")
 
+    def to_dict(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
     def joined(self, other: Clearance) -> Clearance:
         """Return the clearance of both checks together."""
         checked = tuple(dict.fromkeys((*self.checked, *other.checked)))

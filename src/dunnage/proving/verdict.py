@@ -119,6 +119,10 @@ class Verdict(Model):
         """Whether the verdict is the expected one, without problems or excess over what the certificate states."""
         return self.verdict == self.expected and self.within_promise and not self.problems
 
+    def to_dict(self) -> dict[str, object]:
+        """Give the verdict as plain data."""
+        return self.model_dump(mode="json")
+
 
 Check = Callable[[bool], Iterator[Verdict]]
 """A check of one mechanism: called with whether to use the long form, it yields verdicts as it reaches them."""
