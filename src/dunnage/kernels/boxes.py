@@ -140,12 +140,11 @@ def _cut(spaces: IntArray, num: int, block: IntArray, least: int, full: bool, ro
     for _ in range(2):
         before = num
         for one in range(num):
-            if spaces[one, 2] != height:
-                continue
-            for other in range(num):
-                if other == one or other >= num or one >= num or spaces[other, 2] != height:
-                    continue
+            for other in range(one):
                 for axis in range(2):
+                    # A join may have moved the spaces.
+                    if one >= num or spaces[one, 2] != height or spaces[other, 2] != height:
+                        continue
                     across = 1 - axis
                     touch = _overlap(
                         spaces[one, axis], spaces[one, axis + 3], spaces[other, axis], spaces[other, axis + 3]
@@ -392,29 +391,24 @@ def scaled_bound(sides: IntArray, turns: IntArray, counts: IntArray, room: IntAr
     """Bound the number of trucks: the largest volume of the boxes over scales under which all packings still fit."""
     # A dual feasible function along each axis; a box may lie in whichever allowed way makes it smallest.
     few = len(sides) <= MAX_SCALED_TYPES
-    ways = [[_scaled(sides[:, side], int(room[axis]), few) for side in range(3)] for axis in range(3)]
+    scaled = [_scaled(sides, length, few) for length in room.tolist()]
     allowed: BoolArray = (turns[:, None] >> np.arange(6)) & 1 == 1
     best = 0
-    for scales in itertools.product(*(range(len(ways[axis][0])) for axis in range(3))):
-        volume = np.full(len(sides), np.inf)
-        for turn, (x, y, z) in enumerate(TURNS.tolist()):
-            product = ways[0][x][scales[0]] * ways[1][y][scales[1]] * ways[2][z][scales[2]]
-            volume = np.where(allowed[:, turn], np.minimum(volume, product), volume)
-        best = max(best, math.ceil(float(volume @ counts) * (1 - 1e-9) - 1e-9))
+    for along_x, along_y, along_z in itertools.product(*scaled):
+        volume = along_x[:, TURNS[:, 0]] * along_y[:, TURNS[:, 1]] * along_z[:, TURNS[:, 2]]  # types by turns
+        least = np.where(allowed, volume, np.inf).min(axis=1)
+        best = max(best, math.ceil(float(least @ counts) * (1 - 1e-9) - 1e-9))
     return best
 
 
-def _scaled(side: IntArray, room: int, few: bool) -> list[FloatArray]:
-    """Return a side as a share of the room, under some dual feasible functions; a side that is too long is 2."""
-    share = np.asarray(side / room)
-    scales = [share]
-    if few:
-        shorter = np.unique(side[2 * side <= room])
-        for least in {room // 2, *shorter[np.linspace(0, len(shorter) - 1, 3).astype(int)].tolist()} if len(shorter) else {room // 2}:
-            scales.append(np.where(side > room - least, 1.0, np.where(side < least, 0.0, share)))
-        for parts in range(1, MAX_SCALES):
-            many = (parts + 1) * side
-            scales.append(np.where(many % room == 0, share, (many // room) / parts))
-    else:
-        scales.append(np.where(2 * side > room, 1.0, np.where(2 * side < room, 0.0, share)))
-    return [np.where(side > room, 2.0, scale) for scale in scales]
+def _scaled(sides: IntArray, room: int, few: bool) -> list[FloatArray]:
+    """Return sides as shares of a room under some dual feasible functions; a side that is too long takes two rooms."""
+    shares, short = np.asarray(sides / room), np.unique(sides[2 * sides <= room])
+    ends = {room // 2, *short[:: max(1, len(short) // 3)].tolist()} if few else {room // 2}
+    scales = [shares]
+    for end in sorted(ends):  # what is longer than the room less the end takes it all, what is shorter counts nothing
+        scales.append(np.where(sides > room - end, 1.0, np.where(sides < end, 0.0, shares)))
+    for parts in range(1, MAX_SCALES if few else 2):
+        many = (parts + 1) * sides
+        scales.append(np.where(many % room == 0, shares, (many // room) / parts))
+    return [np.where(sides > room, 2.0, scale) for scale in scales]

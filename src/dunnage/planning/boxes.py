@@ -200,11 +200,17 @@ def inner_sides(trucks: Sequence[Truck], sides: Sequence[str]) -> FloatArray:
     return np.array([[truck.capacity[side] for side in sides] for truck in trucks])
 
 
-def check_boxes_fit(rows: BoxRows, trucks: Sequence[Truck], sides: Sequence[str]) -> None:
+def fitting(rows: BoxRows, trucks: Sequence[Truck], sides: Sequence[str]) -> BoolArray:
+    """Say which boxes some truck can take, turned as they may be."""
     fits = np.zeros(len(rows.sides), dtype=bool)
     for room in inner_sides(trucks, sides):
         for turn, order in enumerate(TURNS):
             fits |= (rows.sides[:, order] <= room).all(axis=1) & ((rows.turns >> turn) & 1 == 1)
+    return fits
+
+
+def check_boxes_fit(rows: BoxRows, trucks: Sequence[Truck], sides: Sequence[str]) -> None:
+    fits = fitting(rows, trucks, sides)
     if not fits.all():
         rows_named = ", ".join(map(str, np.flatnonzero(~fits)[:20].tolist()))
         raise NoPlanError(
