@@ -21,7 +21,7 @@ from dunnage.planning.plan import Plan
 from dunnage.release import Release
 from dunnage.settle import Settlement
 from dunnage.showing import figures as draw
-from dunnage.text import NO_BREAK, number_text, percent, percent_at_least, percent_at_most, several
+from dunnage.text import NO_BREAK, number_text, percent, percent_at_least, percent_at_most, plural, several
 
 MAX_COLUMNS, MAX_GAPS = 200, 60  # trucks drawn one by one, and with gaps; more are drawn as a histogram
 MAX_OPEN, MAX_LISTED = 40, 400  # lines of a table that are not folded, and lines in all
@@ -77,7 +77,7 @@ def plan_page(plan: Plan, release: Release) -> str:
         cells = [*([labels[number]] if labels else []), *([plan.truck_of_bin[number]] if len(plan.trucks) > 1 else [])]
         rows.append([f"{number}", *cells, f"{sizes[number]:,}", f"{kinds[number]:,}", *loads, percent(fullest)])
     heads = ["Truck", *([plan.by or ""] if labels else []), *(["Kind"] if len(plan.trucks) > 1 else [])]
-    unit = "Slots" if release.certificate.rows.slots is not None else f"{record}s".capitalize()
+    unit = "Slots" if release.certificate.rows.slots is not None else plural(record).capitalize()
     heads += [unit, "Classes", *(f"Load ({name})" for name in plan.quantities), "Filled at most"]
     figures = [
         draw.Figure("Trucks", f"{plan.num_bins:,}", _proof(plan)),
@@ -120,7 +120,7 @@ def settlement_page(settlement: Settlement, release: Release) -> str:
         kind = settlement.truck_linkage.kind
         figures.append(draw.Figure("Truck linkage", percent(settlement.truck_linkage.mean), f"after repair ({kind})"))
     if outside.count:
-        figures.append(draw.Figure("Outside the plan", f"{outside.count:,}", f"{record}s that travel otherwise"))
+        figures.append(draw.Figure("Outside the plan", f"{outside.count:,}", f"{plural(record)} that travel otherwise"))
     pictures = []
     for place, name in enumerate(settlement.quantities):
         before, after = shares[:, place], final[:, place]
@@ -278,7 +278,7 @@ def _linkage_picture(plan: Plan, release: Release, record: str) -> draw.Picture 
         f"How often someone who knows a {record}'s values names its truck: {percent(float(chances.mean()))} of the "
         f"time on average." + (f" For {several(certain, record)} the truck is certain." if certain else "")
     )
-    svg = _histogram(100 * chances, "truck named, per cent", f"{record}s", caption)
+    svg = _histogram(100 * chances, "truck named, per cent", plural(record), caption)
     return draw.Picture(title="Truck linkage", svg=svg, caption=caption)
 
 
@@ -305,7 +305,7 @@ def _linked_classes(plan: Plan, release: Release, content: _Content, record: str
     return [
         [
             describe(int(row_of[group])),
-            f"{int(sizes[group]):,} {record}{'' if sizes[group] == 1 else 's'}",
+            several(int(sizes[group]), record),
             f"{int(largest[group]):,} in truck {int(where[group])}",
             percent(float(shares[group])),
         ]
