@@ -37,6 +37,7 @@ NUM_WALLS = 3  # of these begin at the front wall, which suits an order of unloa
 SHAKES = (0.0, 0.1, 0.3, 0.6)
 MAX_TYPES = 300
 MAX_WHOLE = 10**9
+TRIES_SHARE, MAX_TRIES = 0.2, 100
 SPREAD_FACTORS = (1.0, 1.3, 1.7, 2.5)
 _TIMES = re.compile(r"\s*[x×*]\s*")
 
@@ -320,7 +321,7 @@ class _Loader:
             loads.append(_Load(best_kind, best))
             free[best_kind] -= 1
             cost += self.costs[best_kind]
-            if cost >= most or (deadline.late and most < math.inf):
+            if (cost >= most and left.any()) or (deadline.late and most < math.inf):
                 return None
         return loads
 
@@ -435,7 +436,13 @@ def place_boxes(
         least = [scaled_bound(g.boxes.sides, g.boxes.turns, g.counts, inner[0]) if not stop.late else 1 for g in groups]
         bound = max(bound, sum(least))
     for group in groups:
-        options = [loader.load(group, group.counts, loader.free_kinds(groups), 1, deadline)]
+        began, free = time.monotonic(), loader.free_kinds(groups)
+        options = [loader.load(group, group.counts, free, 1, deadline)]
+        # Several tries for each truck, as many as a share of the time allows.
+        share = deadline.part(TRIES_SHARE / len(groups))
+        tries = min(MAX_TRIES, int(share.left / max(time.monotonic() - began, 1e-4)))
+        if tries > 1 and options[0] is not None and len(options[0]) > 1:
+            options.append(loader.load(group, group.counts, free, tries, share, loader.cost(options[0]) + 1))
         if start is not None and not deadline.late:
             options.append(loader.as_started(group, start[0][group.members], start[1], deadline))
         able = [option for option in options if option is not None]
@@ -490,6 +497,7 @@ def faults(
     for row in np.flatnonzero(~fits.any(axis=1)).tolist():
         wrong[row] = "its cell is smaller than its sides in any way that it may be turned"
     whole, inner, _ = whole_cells(cells, rooms)
+    support = Fraction(rows.support).limit_denominator(10**6)
     for bin_, members in zip(np.unique(bin_of_row).tolist(), rows_by_group(bin_of_row), strict=True):
         low, size = whole[members, :3], whole[members, 3:]
         high = low + size
@@ -507,7 +515,7 @@ def faults(
             stands = meets[:, 0] & meets[:, 1]
             below = np.flatnonzero(stands & (high[:, 2] == low[at, 2]))
             area = int((common[below, 0] * common[below, 1]).sum())
-            if low[at, 2] > 0 and area < Fraction(rows.support).limit_denominator(10**6) * int(size[at, 0] * size[at, 1]):
+            if low[at, 2] > 0 and area < support * int(size[at, 0] * size[at, 1]):
                 wrong.setdefault(row, "it is not supported")
             later = rows.stop[members] < rows.stop[row]  # loaded earlier, so unloaded later
             before = meets[:, 1] & meets[:, 2] & (low[:, 0] >= high[at, 0])
