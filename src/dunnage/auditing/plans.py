@@ -287,12 +287,13 @@ def plan_utility(
         )
         if boxes is None or plan.box is None:
             return summed
-        some = BoxRows(*(part[chosen] for part in boxes[:-1]), boxes.support)
         names = [name for name in stacked_first(plan.box, plan.units) if name not in plan.box.sides]
         unit = math.lcm(*(exact(truck.cost, what="cost").denominator for truck in kinds))
         costs = [1 if len(kinds) == 1 else int(exact(truck.cost, what="cost") * unit) for truck in kinds]
         least = math.ceil(summed.bound * (1 if len(kinds) == 1 else unit))
-        result = place_boxes(some, kinds, plan.box.sides, names, costs, bound=least, start=None, deadline=stop)
+        result = place_boxes(
+            boxes.some(chosen), kinds, plan.box.sides, names, costs, bound=least, start=None, deadline=stop
+        )
         if result is None:
             raise NoPlanError("there are not enough trucks for the true boxes. Use more trucks.")
         used = tuple(kinds[kind].name for kind in result.kinds.tolist())

@@ -52,7 +52,9 @@ def pack(
     unload: Annotated[
         OptText, Option(help="Boxes: public column with the order of unloading; nothing blocks what comes out earlier.")
     ] = None,
-    support: Annotated[OptText, Option(help="Boxes: share of each base that rests on something. Default: 100%.")] = None,
+    support: Annotated[
+        OptText, Option(help="Boxes: share of each base that rests on something. Default: 100%.")
+    ] = None,
     statistic: Annotated[
         OptText,
         Option(help="Standard: upper (everything fits; if noisy, with the stated confidence) | mean (fewer trucks)."),

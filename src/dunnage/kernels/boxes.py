@@ -62,7 +62,7 @@ def _overlap(low: int, high: int, other_low: int, other_high: int) -> int:
 
 
 @piece
-def _shuffled(random: int) -> int:
+def _shuffled(random: np.uint64) -> np.uint64:
     random ^= random << np.uint64(13)
     random ^= random >> np.uint64(7)
     return random ^ (random << np.uint64(17))
@@ -166,7 +166,9 @@ def _cut(spaces: IntArray, num: int, block: IntArray, least: int, full: bool, ro
 
 
 @piece
-def _bearers(placed: IntArray, num: int, low_x: int, high_x: int, low_y: int, high_y: int, z: int, out: IntArray) -> int:
+def _bearers(
+    placed: IntArray, num: int, low_x: int, high_x: int, low_y: int, high_y: int, z: int, out: IntArray
+) -> int:
     """List the boxes whose tops a base at height z touches; return how many."""
     count = 0
     for at in range(num):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boxes: how the sides of rows are placed in trucks, and the check of what was placed.
 
-A row takes a cell: a cuboid of its sides, turned as its rules allow, at a place in its truck. Sides are upper bounds, so
-the true box fits into its cell, and room that it leaves is for padding. x runs from the front wall to the doors, y
+A row takes a cell: a cuboid of its sides, turned as its rules allow, at a place in its truck. Sides are upper bounds,
+so the true box fits into its cell, and room that it leaves is for padding. x runs from the front wall to the doors, y
 across, z up.
 
-The check (:func:`faults`) compares the cells of a truck pair by pair. It shares nothing with the search but the numbers.
+The check (:func:`faults`) compares the cells of a truck pair by pair, and shares only numbers with the search.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, decimal, exact, share, whole
+from dunnage.exact import decimal, share, whole
 from dunnage.kernels.boxes import NO_LIMIT, TURNS, WASTE_SHARES, Boxes, Style, fill_truck, scaled_bound
 from dunnage.kernels.deadline import Deadline
 from dunnage.model.domains import decimal_scale
@@ -39,7 +39,7 @@ MAX_TYPES = 300
 MAX_WHOLE = 10**9
 TRIES_SHARE, MAX_TRIES = 0.2, 100
 SPREAD_FACTORS = (1.0, 1.3, 1.7, 2.5)
-_TIMES = re.compile(r"\s*[x×*]\s*")
+_TIMES = re.compile(r"\s*[x*]\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +84,16 @@ class Box:
         given = {name: value for name, value in rules.items() if value is not None}
         if "support" in given:
             given["support"] = str(share(given["support"], what="support"))
-        return cls(sides=(sides[0], sides[1], sides[2]), **given)  # type: ignore[arg-type]
+        return cls(sides=(sides[0], sides[1], sides[2]), **given)
 
     @property
     def words(self) -> str:
         parts = [f"{' x '.join(self.sides)} placed, {percent(float(share(self.support)))} of each base supported"]
-        parts.append({"any": "turned any way", "upright": "upright", "none": "not turned"}.get(self.turn, f"turned by {self.turn}"))
+        parts.append(
+            {"any": "turned any way", "upright": "upright", "none": "not turned"}.get(
+                self.turn, f"turned by {self.turn}"
+            )
+        )
         parts += [f"stack {self.stack}"] if self.stack != "any" else []
         parts += [f"unloaded by {self.unload}"] if self.unload is not None else []
         return ", ".join(parts)
@@ -115,7 +119,7 @@ class Box:
     def rules(
         self, column: Callable[[str], list[object]], num: int, units: dict[str, str]
     ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-        """Return the turns, the order of loading, the layers and the bearable weight (infinite without limit) of rows."""
+        """Return the turns, the order of loading, the layers and the bearable weight (or infinity) of rows."""
         words = [self.turn] * num if self.turn in ALLOWED_TURNS else [str(cell) for cell in column(self.turn)]
         wrong = sorted({word for word in words if word not in ALLOWED_TURNS})
         if wrong:
@@ -171,6 +175,10 @@ class BoxRows(NamedTuple):
     look: IntArray  # rows that nobody can distinguish
     support: float
 
+    def some(self, rows: BoolArray) -> BoxRows:
+        """Return some of the rows."""
+        return self._replace(**{name: getattr(self, name)[rows] for name in self._fields if name != "support"})
+
 
 def stacked_first(box: Box, units: dict[str, str]) -> list[str]:
     """Name the quantities, the one that limits a stack first."""
@@ -185,8 +193,10 @@ def box_rows(problem: PackingProblem, box: Box, size_of: dict[str, FloatArray], 
 
     def column(name: str) -> list[object]:
         if name not in public:
-            words = f"{', '.join(public)}" if public else "the release has none"
-            raise ParameterError(f"the rules of a box name a public column ({words}). Got {name!r}.")
+            words = ", ".join(public) or "the release has none"
+            raise ParameterError(
+                f"{name!r} is neither a rule for boxes nor a public column ({words}). Use one of these."
+            )
         return list(release.data.column(name).to_pylist())
 
     units = {name: unit for name, unit in problem.quantities.items() if name not in box.sides}
@@ -232,13 +242,28 @@ class _Load(NamedTuple):
     placed: IntArray  # type, x, y, z, sides along them
 
 
-def whole_cells(values: FloatArray, rooms: FloatArray) -> tuple[IntArray, IntArray, int]:
-    """Return sides and rooms in whole numbers of one unit, sides rounded up and rooms down, and the units in 1."""
+class WholeCells(NamedTuple):
+    """Sides, rounded up, and inner sides of trucks, rounded down, in whole numbers of one unit."""
+
+    sides: IntArray
+    rooms: IntArray
+    scale: int  # units in 1
+    slack: int  # by how much a number may be rounded
+
+    def volumes(self) -> tuple[FloatArray, FloatArray]:
+        """Return volumes of boxes and trucks as whole numbers that a bound can use: rounded down, and up."""
+        sides, rooms = (self.sides - self.slack).astype(np.float64), (self.rooms + self.slack).astype(np.float64)
+        boxes, trucks = sides.prod(axis=1), rooms.prod(axis=1)
+        unit = 2.0 ** max(0, math.ceil(math.log2(float(trucks.max())) - 52))
+        return np.floor(boxes / unit), np.ceil(trucks / unit)
+
+
+def whole_cells(values: FloatArray, rooms: FloatArray) -> WholeCells:
     scale = decimal_scale(np.concatenate([values.ravel(), rooms.ravel()]))
-    if scale is None or float(rooms.max()) * scale > MAX_WHOLE:
-        scale = int(10 ** max(0, math.floor(math.log10(MAX_WHOLE / float(rooms.max())))))
-        return np.ceil(values * scale).astype(np.int64), np.floor(rooms * scale).astype(np.int64), scale
-    return np.rint(values * scale).astype(np.int64), np.rint(rooms * scale).astype(np.int64), scale
+    if scale is not None and float(rooms.max()) * scale <= MAX_WHOLE:
+        return WholeCells(np.rint(values * scale).astype(np.int64), np.rint(rooms * scale).astype(np.int64), scale, 0)
+    scale = int(10 ** max(0, math.floor(math.log10(MAX_WHOLE / float(rooms.max())))))
+    return WholeCells(np.ceil(values * scale).astype(np.int64), np.floor(rooms * scale).astype(np.int64), scale, 1)
 
 
 class _Group:
@@ -248,7 +273,12 @@ class _Group:
         table = np.column_stack([sides, rows.turns, rows.stop, rows.layers, bears, loads])[members]
         types, type_of, counts = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         self.members, self.type_of, self.counts = members, type_of.reshape(-1), counts.astype(np.int64)
-        self.boxes = Boxes(*(np.ascontiguousarray(part) for part in (types[:, :3], types[:, 3], types[:, 7:], types[:, 4], types[:, 5], types[:, 6])))
+        self.boxes = Boxes(
+            *(
+                np.ascontiguousarray(part)
+                for part in (types[:, :3], types[:, 3], types[:, 7:], types[:, 4], types[:, 5], types[:, 6])
+            )
+        )
         self.volume = np.prod(types[:, :3].astype(np.float64), axis=1)
         self.loads: list[_Load] = []
 
@@ -267,7 +297,10 @@ class _Loader:
         draw, boxes = self.random, group.boxes
         share = group.volume / self.spaces.max()
         # What the trucks run out of first counts most.
-        parts = [share, *(boxes.loads[:, r] / max(1, int(self.capacities[:, r].max())) for r in range(boxes.loads.shape[1]))]
+        parts = [
+            share,
+            *(boxes.loads[:, r] / max(1, int(self.capacities[:, r].max())) for r in range(boxes.loads.shape[1])),
+        ]
         pressure = np.array([float(part @ group.counts) for part in parts])
         pressure = pressure / max(float(pressure.max()), 1e-300)
         if not first:
@@ -285,18 +318,22 @@ class _Loader:
         num = fill_truck(group.boxes, counts, self.rooms[kind], self.capacities[kind], style, placed)
         return placed[:num, :7]
 
-    def value(self, group: _Group, placed: IntArray, kind: int) -> float:
-        """Return how full a truck is, by what it has least left of."""
+    def value(self, group: _Group, placed: IntArray, kind: int | None = None) -> float:
+        """Return how full a truck is, by what it has least left of; or how much it takes of the largest truck."""
         types = placed[:, 0]
-        shares = [float(group.volume[types].sum()) / float(self.spaces[kind])]
-        loads = group.boxes.loads[types].sum(axis=0) / np.maximum(self.capacities[kind], 1)
-        return max(shares + loads.tolist())
+        space, room = self.spaces.max(), self.capacities.max(axis=0)
+        if kind is not None:
+            space, room = self.spaces[kind], self.capacities[kind]
+        loads = group.boxes.loads[types].sum(axis=0) / np.maximum(room, 1)
+        return max(float(group.volume[types].sum() / space), *map(float, loads))
 
     def load(
         self, group: _Group, counts: IntArray, free: list[float], tries: int, deadline: Deadline, most: float = math.inf
     ) -> list[_Load] | None:
         """Fill truck after truck, each the best of some tries; None if it costs too much, or trucks or time run out."""
         left, loads, cost, free = counts.copy(), list[_Load](), 0.0, list(free)
+        # Whether a truck that takes everything is preferred: always at first, and if there is only one kind.
+        ends = len(self.costs) == 1 or most == math.inf or self.random.random() < 0.5
         while left.any():
             best, best_value, best_kind = None, (False, 0.0), -1
             for attempt in range(tries):
@@ -310,7 +347,8 @@ class _Loader:
                     everything = len(placed) == left.sum()
                     if len(placed) == 0:
                         continue
-                    value = everything, (1.0 if everything else self.value(group, placed, kind)) / self.costs[kind]
+                    worth = 1.0 if everything and ends else self.value(group, placed)
+                    value = everything and ends, worth / self.costs[kind]
                     if value > best_value:
                         best, best_value, best_kind = placed, value, kind
                 if best_value[0] and len(self.costs) == 1:
@@ -349,7 +387,8 @@ class _Loader:
             left -= np.bincount(best[:, 0], minlength=len(left))
             loads.append(_Load(int(kind_of[bin_]), best))
         if left.any():
-            free = [one - number for one, number in zip(self.left, np.bincount([l.kind for l in loads], minlength=len(self.costs)).tolist(), strict=True)]
+            used = np.bincount([load.kind for load in loads], minlength=len(self.costs)).tolist()
+            free = [left_over - number for left_over, number in zip(self.left, used, strict=True)]
             rest = self.load(group, left, free, 1, deadline)
             if rest is None:
                 return None
@@ -360,15 +399,13 @@ class _Loader:
         """Load the emptiest truck of a group and some others again; say whether that saved a truck or cost."""
         group, draw = groups[number], self.random
         loads = group.loads
-        if len(loads) < 2:
-            return False
         full = [self.value(group, load.placed, load.kind) for load in loads]
         order = np.argsort(full)
         chosen = {int(order[0] if draw.random() < 0.7 else draw.integers(len(loads)))}
-        some = int(draw.integers(2, min(4, len(loads)) + 1))
+        some = int(draw.integers(1, min(4, len(loads)) + 1))
         chosen |= set(draw.choice(len(loads), some - 1, replace=False).tolist())
         pool = [loads[place] for place in chosen]
-        if len(pool) < 2:
+        if len(pool) < 2 and len(self.costs) == 1:
             return False
         types = np.concatenate([load.placed[:, 0] for load in pool])
         counts = np.bincount(types, minlength=len(group.counts)).astype(np.int64)
@@ -414,26 +451,30 @@ def place_boxes(
     progress: Telling | None = None,
 ) -> Placed | None:
     """Place boxes in as few or as cheap trucks as the time allows; None if there are not enough trucks."""
-    rooms = np.array([[truck.capacity[side] for side in sides] for truck in trucks])
-    lengths, inner, scale = whole_cells(rows.sides, rooms)
-    finite = np.isfinite(rows.bears)
-    loads, capacities, bears = np.zeros((len(lengths), 1), np.int64), np.zeros((len(trucks), 1), np.int64), rows.layers
-    bears = np.full(len(lengths), NO_LIMIT, dtype=np.int64)
+    lengths, inner, scale, slack = whole_cells(rows.sides, inner_sides(trucks, sides))
+    num, limited = len(lengths), np.isfinite(rows.bears)
+    loads, capacities = np.zeros((num, 1), dtype=np.int64), np.zeros((len(trucks), 1), dtype=np.int64)
+    bears = np.full(num, NO_LIMIT, dtype=np.int64)
     if quantities:
-        columns = [*rows.amounts.T, *([np.where(finite, rows.bears, 0.0)] if finite.any() else [])]
-        names = [*quantities, *([quantities[0]] if finite.any() else [])]
-        # Limits are rounded down; the first column has the scale of both.
-        both = [np.concatenate([columns[0], columns[-1]]), *columns[1 : len(quantities)]] if finite.any() else columns
-        parts = [whole_columns([one], [[truck.capacity[name] for truck in trucks]]) for one, name in zip(both, names, strict=False)]
-        loads = np.column_stack([part.values[: len(lengths), 0] for part in parts])
+        # What a box bears is in the unit of the first quantity, and rounded down.
+        columns = list(rows.amounts.T)
+        columns[0] = np.concatenate([columns[0], np.where(limited, rows.bears, 0.0)])
+        parts = [
+            whole_columns([column], [[truck.capacity[name] for truck in trucks]])
+            for column, name in zip(columns, quantities, strict=True)
+        ]
+        loads = np.column_stack([part.values[:num, 0] for part in parts])
         capacities = np.column_stack([part.rooms[:, 0] for part in parts])
-        if finite.any():
-            bears = np.where(finite, parts[0].below[len(lengths) :, 0], NO_LIMIT)
+        bears = np.where(limited, parts[0].below[num:, 0], NO_LIMIT)
     groups = [_Group(rows, members, lengths, loads, bears) for members in rows_by_group(rows.group)]
-    loader = _Loader(inner, capacities, costs, [truck.count for truck in trucks], rows.support)
+    counts = [None if len(trucks) == 1 else truck.count for truck in trucks]  # one kind is counted in the end
+    loader = _Loader(inner, capacities, costs, counts, rows.support)
     if len(trucks) == 1:
         stop = deadline.part(0.2)
-        least = [scaled_bound(g.boxes.sides, g.boxes.turns, g.counts, inner[0]) if not stop.late else 1 for g in groups]
+        least = [
+            1 if stop.late else scaled_bound(one.boxes.sides - slack, one.boxes.turns, one.counts, inner[0] + slack)
+            for one in groups
+        ]
         bound = max(bound, sum(least))
     for group in groups:
         began, free = time.monotonic(), loader.free_kinds(groups)
@@ -441,8 +482,9 @@ def place_boxes(
         # Several tries for each truck, as many as a share of the time allows.
         share = deadline.part(TRIES_SHARE / len(groups))
         tries = min(MAX_TRIES, int(share.left / max(time.monotonic() - began, 1e-4)))
-        if tries > 1 and options[0] is not None and len(options[0]) > 1:
-            options.append(loader.load(group, group.counts, free, tries, share, loader.cost(options[0]) + 1))
+        for number in [tries] if len(costs) == 1 else [2, tries // 2]:
+            if number > 1 and options[0] is not None and (len(options[0]) > 1 or len(costs) > 1):
+                options.append(loader.load(group, group.counts, free, number, share, loader.cost(options[0]) + 1))
         if start is not None and not deadline.late:
             options.append(loader.as_started(group, start[0][group.members], start[1], deadline))
         able = [option for option in options if option is not None]
@@ -452,7 +494,7 @@ def place_boxes(
     total, last = sum(loader.cost(group.loads) for group in groups), deadline.part(0.9)
     if progress is not None:
         progress("", total, bound)
-    improvable = [number for number, group in enumerate(groups) if len(group.loads) > 1]
+    improvable = [number for number, group in enumerate(groups) if len(group.loads) > 1 or len(costs) > 1]
     while total > bound and improvable and not last.late:
         if loader.improve(groups, improvable[int(loader.random.integers(len(improvable)))], last):
             total = sum(loader.cost(group.loads) for group in groups)
@@ -462,7 +504,7 @@ def place_boxes(
         if len(group.loads) > 1 and not deadline.late:
             loader.spread(group, deadline.part(1 / 2))
     # Rows of a type go to its places in turn, truck by truck, so that rows that look alike go to different trucks.
-    bin_of_row, kinds, cells = np.empty(len(lengths), dtype=np.int64), list[int](), np.empty((len(lengths), 6))
+    bin_of_row, kinds, cells = np.empty(num, dtype=np.int64), list[int](), np.empty((num, 6))
     for group in groups:
         bins = np.concatenate([np.full(len(load.placed), len(kinds) + at) for at, load in enumerate(group.loads)])
         placed = np.concatenate([load.placed for load in group.loads])
@@ -474,6 +516,8 @@ def place_boxes(
         order = group.members[np.lexsort((rows.look[group.members], group.type_of))]
         bin_of_row[order], cells[order] = bins[places], placed[places, 1:] / scale
         kinds += [load.kind for load in group.loads]
+    if len(trucks) == 1 and trucks[0].count is not None and len(kinds) > trucks[0].count:
+        return None
     return Placed(bin_of_row, np.array(kinds, dtype=np.int64), cells, bound)
 
 
@@ -496,7 +540,7 @@ def faults(
     fits = (cells[:, None, 3:] >= turned).all(axis=2) & ((rows.turns[:, None] >> np.arange(6)) & 1 == 1)
     for row in np.flatnonzero(~fits.any(axis=1)).tolist():
         wrong[row] = "its cell is smaller than its sides in any way that it may be turned"
-    whole, inner, _ = whole_cells(cells, rooms)
+    whole, inner, _, _ = whole_cells(cells, rooms)
     support = Fraction(rows.support).limit_denominator(10**6)
     for bin_, members in zip(np.unique(bin_of_row).tolist(), rows_by_group(bin_of_row), strict=True):
         low, size = whole[members, :3], whole[members, 3:]

@@ -304,8 +304,8 @@ def _check_box(problem: PackingProblem, box: Box, model: Model, purchase: Purcha
     sure = isinstance(model, Stochastic) and release.noisy and model.prior is None
     if model != Standard() and not sure:
         raise ParameterError(
-            "boxes are placed by their upper bounds, so that every box fits into its cell. Use the standard model, or on "
-            "noisy rows the stochastic model with a risk."
+            "boxes are placed by their upper bounds, so that every box fits into its cell. Use the standard model, or "
+            "on noisy rows the stochastic model with a risk."
         )
     if release.certificate.rows.slots is not None:
         raise ParameterError(
@@ -408,31 +408,27 @@ class _Packer:
             replace(problem, known=tuple(others)).check_rows_fit([size_of[known.name] for known in others])
         check_boxes_fit(rows, problem.trucks, box.sides)
         # What only adds up is a bound, and a first guess of what goes together.
-        lengths, inner, _ = whole_cells(rows.sides, np.array([[t.capacity[s] for s in box.sides] for t in problem.trucks]))
-        shift = max(0.0, math.log2(float(np.prod(inner.astype(np.float64), axis=1).max())) - 52)
-        volume = np.floor(np.prod(lengths.astype(np.float64), axis=1) / 2 ** math.ceil(shift))
-        rooms = np.ceil(np.prod(inner.astype(np.float64), axis=1) / 2 ** math.ceil(shift))
+        whole = whole_cells(rows.sides, inner_sides(problem.trucks, box.sides))
+        volume, rooms = whole.volumes()
         known = Uncertain(box.volume, "", volume, volume, None, problem.class_id, None)
         summed = replace(
             problem,
             known=(*(known for known in problem.known if known.name in names), known),
             trucks=tuple(
-                replace(truck, capacity={**truck.capacity, box.volume: float(room)}, count=None if one else truck.count)
-                for one in [len(problem.trucks) == 1]
-                for truck, room in zip(problem.trucks, rooms, strict=True)
+                replace(truck, capacity={**truck.capacity, box.volume: room})
+                for truck, room in zip(problem.with_any_number().trucks, rooms.tolist(), strict=True)
             ),
         )
         stop = Deadline(self.deadline)
         share = stop.part(SUMS_SHARE, SUMS_SECONDS)
         sums = replace(self, problem=summed, deadline=share, progress=None)
         start = sums.by_values([size_of.get(known.name, volume) for known in summed.known])
-        costs = [1 if len(problem.trucks) == 1 else int(exact(t.cost, what="cost") / problem.unit_cost) for t in problem.trucks]
         result = place_boxes(
             rows,
             problem.trucks,
             box.sides,
             names,
-            costs,
+            [int(kind.cost) for kind in problem.kinds(whole.rooms)],
             bound=start.bound,
             start=(start.assignment, start.kinds) if names else None,
             deadline=stop,
@@ -444,7 +440,11 @@ class _Packer:
         if checked:  # the check shares nothing with the search
             raise RuntimeError(f"row {checked[0].row} is not placed well: {checked[0].words}")
         return _Solution(
-            kinds=result.kinds, bound=result.bound, bin_of_row=result.bin_of_row, cells=result.cells, certified=certified
+            kinds=result.kinds,
+            bound=result.bound,
+            bin_of_row=result.bin_of_row,
+            cells=result.cells,
+            certified=certified,
         )
 
     # Standard: one number per row

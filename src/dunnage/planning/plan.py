@@ -344,7 +344,9 @@ class Plan(Displayed, Tabular):
             raise ParameterError(
                 "a plan either assigns rows to bins, or is sealed and has slots. Set bin_of_row or slots, not both."
             )
-        placed = self.bin_of_row is not None and self.cells is not None and self.cells.shape == (len(self.bin_of_row), 6)
+        placed = (
+            self.bin_of_row is not None and self.cells is not None and self.cells.shape == (len(self.bin_of_row), 6)
+        )
         if (self.box is not None or self.cells is not None) and not (self.box is not None and placed):
             raise ParameterError("a plan of boxes needs their rules and a cell for each row. Set box and cells.")
 
@@ -471,7 +473,9 @@ class Plan(Displayed, Tabular):
         ]
         for truck in self.trucks:
             units = self.units
-            rooms = ", ".join(f"{q} {c:.12g} {units.get(q, '')}".strip() for q, c in truck.capacity.items() if q in units)
+            rooms = ", ".join(
+                f"{q} {c:.12g} {units.get(q, '')}".strip() for q, c in truck.capacity.items() if q in units
+            )
             used = f", {self.truck_of_bin.count(truck.name)} used at {truck.cost:g}" if len(self.trucks) > 1 else ""
             lines.append(f"Truck       {truck.name}: {rooms}{used}")
         if self.certified:
@@ -505,7 +509,12 @@ class Plan(Displayed, Tabular):
         """Write the plan: ``plan.json``, ``bins.csv``, ``assignment.csv`` or, sealed, ``slots.csv``, and its page."""
         if self.private:
             raise ParameterError("this plan uses true weights, so it stays with the owner. Write a settlement instead.")
-        either = (ASSIGNMENT_FILE, SLOTS_FILE, PLACES_FILE, PLAN_PAGE)  # a sealed plan may replace an open one, and the reverse
+        either = (
+            ASSIGNMENT_FILE,
+            SLOTS_FILE,
+            PLACES_FILE,
+            PLAN_PAGE,
+        )  # a sealed plan may replace an open one, and the reverse
         with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=either) as work:
             (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_lines(work / "bins.csv", ("bin", "truck"), enumerate(self.truck_of_bin))
@@ -610,7 +619,9 @@ def _read_cells(path: Path, bin_of_row: IntArray) -> FloatArray:
     cells = np.array([[decimal(cell) for cell in line[2 : len(PLACES_HEADER)]] for line in lines]).reshape(-1, 6)
     bins = [(whole(line[0]), whole(line[1])) for line in lines]
     if bins != list(enumerate(bin_of_row.tolist())) or not (np.isfinite(cells) & (cells >= 0)).all():
-        what = f"must have one line for each row of {ASSIGNMENT_FILE}, in order, with its bin and numbers of at least 0."
+        what = (
+            f"must have one line for each row of {ASSIGNMENT_FILE}, in order, with its bin and numbers of at least 0."
+        )
         raise InputError(str(path), [f"{what} Make the plan again."])
     return cells
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import ArrayLike
 
 from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
@@ -89,9 +88,9 @@ class Uncertain:
 TIMES = "*"  # between the names of numbers that are multiplied, such as the sides of a box
 
 
-def product(numbers: Iterable[ArrayLike]) -> FloatArray:
+def product(numbers: Iterable[FloatArray | float]) -> FloatArray:
     """Multiply numbers; twelve digits are the decimals that they mean, and sums of those do not exceed a full truck."""
-    values = np.asarray(np.prod(list(numbers), axis=0), dtype=np.float64)
+    values = np.asarray(np.prod(np.array(list(numbers)), axis=0))
     steps = 10.0 ** (11 - np.floor(np.log10(np.where(values > 0, values, 1.0))))
     return np.asarray(np.rint(values * steps) / steps)
 
@@ -221,10 +220,10 @@ class Release(Displayed, Tabular):
             units = [one.unit for one in factors]
             unit = f"{units[0]}{len(units)}" if units[0] and len(set(units)) == 1 else TIMES.join(filter(None, units))
             return Uncertain(name, unit, low, high, None, self.class_of_row, None)
-        if name not in self.bounded and name in columns and pa.types.is_primitive(self.data.schema.field(name).type):
-            if name in self.attributes and self.attributes[name].role == "public":
-                exact = floats(self.data, name)
-                return Uncertain(name, self.attributes[name].unit, exact, exact, exact, self.class_of_row, None)
+        item = self.attributes.get(name)
+        if item is not None and item.role == "public" and pa.types.is_primitive(self.data.schema.field(name).type):
+            exact = floats(self.data, name)
+            return Uncertain(name, item.unit, exact, exact, exact, self.class_of_row, None)
         if name not in self.bounded:
             names = ", ".join(self.bounded) or "none"
             raise ParameterError(f"the release has no quantity {name!r}. It has: {names}.")

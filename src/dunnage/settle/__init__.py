@@ -34,11 +34,11 @@ import pyarrow.compute as pc
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError, Problem, ReleaseError
 from dunnage.folders import new_folder
+from dunnage.kernels.boxes import TURNS
 from dunnage.model import documents
 from dunnage.model.documents import Number, OrEmpty
 from dunnage.noise.source import Noise
 from dunnage.notebooks import Summarised
-from dunnage.kernels.boxes import TURNS
 from dunnage.planning.boxes import Box, BoxRows, box_rows, faults, inner_sides
 from dunnage.planning.linkage import (
     exchangeable,
@@ -191,9 +191,12 @@ class SettlementDocument(PrivateModel):
         if (boxes := self.boxes) is not None:
             inside = "every true box fits into its cell; fill the gaps with padding"
             if boxes.larger:
-                inside = f"{several(boxes.larger, self.protects)} larger than the cell, {len(boxes.misplaced)} not placed"
+                inside = f"{several(boxes.larger, self.protects)} larger than the cell"
+            lines.append(f"Boxes       {inside}")
+        if boxes is not None and boxes.misplaced:
             rows = ", ".join(str(item.row) for item in boxes.misplaced[:20])
-            lines.append(f"Boxes       {inside}{f': row {rows}' if rows else ''}")
+            more = f" and {len(boxes.misplaced) - 20} more" if len(boxes.misplaced) > 20 else ""
+            lines.append(f"Misplaced   {several(len(boxes.misplaced), self.protects)} not placed: row {rows}{more}")
         if self.repair is not None:
             lines.append(f"Repair      {self.repair.sentence}")
         elif not self.plan_feasible and self.boxes is None:
@@ -354,7 +357,7 @@ def apply(
     if chosen.box is not None and (repair or leave_behind):
         raise ParameterError(
             "a repair moves packages between trucks, and this plan places boxes. Leave the repair out; the settlement "
-            "names the boxes that do not fit. A larger release confidence, or a margin, leaves more room."
+            "names the boxes that do not fit. A plan with --risk or --margin leaves more room."
         )
     records, placed = _with_unplaced(records, data, release, chosen) if repair or leave_behind else (records, [])
     # An empty slot weighs nothing.
@@ -402,7 +405,8 @@ def apply(
     columns = {"row": table.column("row"), "source_row": table.column("source_row"), "bin": bins}
     columns |= {name: table.column(name) for name in table.column_names if name not in (*columns, "class_id")}
     if chosen.cells is not None:
-        columns |= {name: side for name, side in zip(PLACES_HEADER[2:], chosen.cells[rows].T) if name not in columns}
+        sides = dict(zip(PLACES_HEADER[2:], chosen.cells[rows].T, strict=True))
+        columns |= {name: side for name, side in sides.items() if name not in columns}
     source = table.column("source_row").to_numpy()
     columns |= data.cells(source, [name for name in data.policy.loading.columns if name not in columns])
     loading = pa.table(columns).take(pa.array(np.lexsort((rows, bins, bins == LEFT_BEHIND))))

@@ -201,11 +201,14 @@ def _fill_picture(
 
 
 def _views(plan: Plan, release: Release) -> list[draw.Picture]:
-    """Draw the first trucks from above and from the side, with the front wall at the left and the doors at the right."""
-    assert plan.cells is not None and plan.box is not None
+    """Draw the first trucks from above and from the side: the front wall at the left, the doors at the right."""
+    assert plan.cells is not None
+    assert plan.box is not None
     cells, unload = plan.cells, plan.box.unload
     stops = [] if unload is None else [str(stop) for stop in release.data.column(unload).to_pylist()]
-    colours = {stop: place % draw.ZONE_STYLES for place, stop in enumerate(dict.fromkeys(sorted(stops, key=_by_number)))}
+    colours = {
+        stop: place % draw.ZONE_STYLES for place, stop in enumerate(dict.fromkeys(sorted(stops, key=_by_number)))
+    }
     rooms, pictures = inner_sides(plan.trucks, plan.box.sides), list[draw.Picture]()
     kinds, unit = {truck.name: place for place, truck in enumerate(plan.trucks)}, plan.units[plan.box.sides[0]]
     for number in range(min(plan.num_bins, MAX_VIEWS)):
