@@ -359,7 +359,7 @@ class _Loader:
             loads.append(_Load(best_kind, best))
             free[best_kind] -= 1
             cost += self.costs[best_kind]
-            if (cost >= most and left.any()) or (deadline.late and most < math.inf):
+            if cost >= most or (deadline.late and left.any() and most < math.inf):
                 return None
         return loads
 
