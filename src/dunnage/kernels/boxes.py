@@ -389,11 +389,13 @@ def fill_truck(
 # How many trucks boxes take at least
 
 
-def scaled_bound(sides: IntArray, turns: IntArray, counts: IntArray, room: IntArray) -> int:
+def scaled_bound(sides: IntArray, turns: IntArray, counts: IntArray, room: IntArray, layers: int = NO_LIMIT) -> int:
     """Bound the number of trucks: the largest volume of the boxes over scales under which all packings still fit."""
     # A dual feasible function along each axis; a box may lie in whichever allowed way makes it smallest.
     few = len(sides) <= MAX_SCALED_TYPES
     scaled = [_scaled(sides, length, few) for length in room.tolist()]
+    if layers < NO_LIMIT:  # fully supported boxes that overlap from above are in different layers
+        scaled[2].append(np.full(sides.shape, 1.0 / layers))
     allowed: BoolArray = (turns[:, None] >> np.arange(6)) & 1 == 1
     best = 0
     for along_x, along_y, along_z in itertools.product(*scaled):

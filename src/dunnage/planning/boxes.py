@@ -472,7 +472,15 @@ def place_boxes(
     if len(trucks) == 1:
         stop = deadline.part(0.2)
         least = [
-            1 if stop.late else scaled_bound(one.boxes.sides - slack, one.boxes.turns, one.counts, inner[0] + slack)
+            1
+            if stop.late
+            else scaled_bound(
+                one.boxes.sides - slack,
+                one.boxes.turns,
+                one.counts,
+                inner[0] + slack,
+                int(one.boxes.layers.max()) if rows.support >= 1 else NO_LIMIT,
+            )
             for one in groups
         ]
         bound = max(bound, sum(least))
