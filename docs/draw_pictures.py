@@ -9,10 +9,12 @@ search that ends on the clock may differ by a little from one machine to the nex
 from __future__ import annotations
 
 import math
+import random
 import sys
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,7 @@ from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
+from dunnage.planning.boxes import Box
 from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.models import Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
@@ -315,6 +318,44 @@ def draw_slots(case: Published) -> None:
     picture("slots", 96.0 + TRUCKS_SHOWN * 50, parts, classes=words, **trucks)
 
 
+def _cartons(_: object, file: Path, *, seed: int) -> None:
+    """Write the cartons of the example, and their policy."""
+    draw, kind = random.Random(seed), 'role = "quasi-identifier", kind = "numeric"'
+    formats = [(120, 80, 60), (80, 60, 50), (60, 40, 40), (60, 40, 20), (40, 30, 30)]
+    lines = ["carton,stop,length,width,height,weight"]
+    for carton in range(240):
+        sides = draw.choice(formats)
+        lines.append(",".join(map(str, (carton, draw.randint(1, 3), *sides, draw.randint(3, 30)))))
+    file.write_text("\n".join(lines))
+    attributes = ['carton = {role = "identifier"}', 'stop = {role = "public"}']
+    attributes += [f'{name} = {{{kind}, domain = [0, 120], unit = "cm"}}' for name in ("length", "width", "height")]
+    attributes.append(f'weight = {{{kind}, domain = [0, 100], unit = "kg"}}')
+    head = ['dataset = "cartons"', 'protects = "carton"', 'mechanism = {name = "partition", k = 4}', "[attributes]"]
+    file.with_suffix(".toml").write_text("\n".join(head + attributes))
+
+
+def draw_boxes() -> None:
+    data = generated(_cartons, None, EXAMPLE_SEED)
+    release, _ = published(Partition(k=4), data, EXAMPLE_SEED)
+    box = Box(sides=("length", "width", "height"), unload="stop")
+    plan = pack(release, capacity=["600x240x240cm", "3000kg"], box=box, seconds=10)
+    stops, parts, top, scale = release.data.column("stop").to_pylist(), list[Svg](), 60.0, 700 / 600
+    assert plan.cells is not None
+    members = np.flatnonzero(plan.assignment == 0)
+    for words, axis, other in (("from above", 1, 2), ("from the side", 2, 1)):
+        parts.append(tag("text", words, class_="faint", x=24, y=top - 8))
+        for row in members[np.argsort(plan.cells[members, other] * (3 - 2 * axis), kind="stable")].tolist():
+            (x, y), (wide, high) = plan.cells[row, [0, axis]] * scale, plan.cells[row, [3, 3 + axis]] * scale
+            y = top + y if axis == 1 else top + 240 * scale - y - high
+            style = ("standard", "stochastic", "sealed")[int(stops[row]) - 1]
+            place = {"x": 24 + float(x), "y": float(y), "width": float(wide), "height": float(high)}
+            parts.append(tag("rect", class_="page", **place))
+            parts.append(tag("rect", class_=f"{style} full", **place))
+        parts.append(tag("rect", class_="hull", x=24, y=top, width=700, height=240 * scale))
+        top += 240 * scale + 40
+    picture("boxes", top, parts, trucks=plan.num_bins, cartons=len(members))
+
+
 def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: str, num: int) -> list[Svg]:
     parts = [tag("text", title, class_="title", x=left, y=26)]
     kinds = [tuple(kind for kind, _ in content) for content in trucks]
@@ -419,6 +460,7 @@ def _named(words: str) -> list[Svg]:
 
 DRAWN: dict[str, Callable[[], None]] = {
     "slots": lambda: draw_slots(multisets(LARGE[0], EXAMPLE_SEED, EXAMPLE_K)),
+    "boxes": draw_boxes,
     "frontier": frontiers,
     "trucks-by-k": trucks_by_k,
     "promises": promises,

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from dunnage.model.policy import Policy
     from dunnage.model.schema import Attribute, Role, Schema
     from dunnage.noise.source import Noise
+    from dunnage.planning.boxes import Box
     from dunnage.planning.dispatch import Service
     from dunnage.planning.exports import export_plan
     from dunnage.planning.fleet import size
@@ -92,6 +93,7 @@ PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
     "Size": {
         "planning.fleet": ("size",),
         "tables.gtfs": ("load_city",),
+        "planning.boxes": ("Box",),
         "planning.dispatch": ("Service",),
         "planning.exports": ("export_plan",),
     },

@@ -18,17 +18,20 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.findings import CONFIDENCE, NORMAL_REACH, Interval, KeyFigure, Progress, figure, words
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
-from dunnage.exact import exact
+from dunnage.exact import exact, share
 from dunnage.kernels.bins.certified import BinKind, pack_vectors
 from dunnage.kernels.bins.chances import clopper_pearson, fits_by_permutation
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills
+from dunnage.kernels.deadline import Deadline
 from dunnage.model.city import City
 from dunnage.model.guarantees import SampledDP
 from dunnage.noise.source import Noise
+from dunnage.planning.boxes import Box, BoxRows, fitting, place_boxes, stacked_first
 from dunnage.planning.linkage import MEMBER_NOTE, linkage_of_plan, noisy_linkage, truck_linkage
 from dunnage.planning.packing import packed_group
 from dunnage.planning.plan import FleetPlan, Linkage, Plan, whole_if_possible
@@ -268,10 +271,34 @@ def plan_utility(
     used = Counter(settlement.truck_of_bin[bin_] for bin_ in np.unique(bins[fits[in_plan]]).tolist())
     group = group_codes(data, (plan.by, plan.apart), shipped)
 
+    boxes = None if plan.box is None else _true_boxes(plan.box, plan, data, shipped, group)
+    if boxes is not None and plan.box is not None:
+        fits &= fitting(boxes, plan.trucks, plan.box.sides)
+
     def packed(chosen: BoolArray, kinds: Sequence[Truck], deadline: float) -> TruePacking:
-        return pack_truth(
-            amounts[chosen], list(plan.quantities), kinds, group[chosen], deadline=deadline, progress=progress
+        stop = Deadline(deadline)
+        summed = pack_truth(
+            amounts[chosen],
+            list(plan.quantities),
+            kinds,
+            group[chosen],
+            deadline=deadline if boxes is None else stop.part(1 / 3),
+            progress=progress,
         )
+        if boxes is None or plan.box is None:
+            return summed
+        names = [name for name in stacked_first(plan.box, plan.units) if name not in plan.box.sides]
+        unit = math.lcm(*(exact(truck.cost, what="cost").denominator for truck in kinds))
+        costs = [1 if len(kinds) == 1 else int(exact(truck.cost, what="cost") * unit) for truck in kinds]
+        least = math.ceil(summed.bound * (1 if len(kinds) == 1 else unit))
+        result = place_boxes(
+            boxes.some(chosen), kinds, plan.box.sides, names, costs, bound=least, start=None, deadline=stop
+        )
+        if result is None:
+            raise NoPlanError("there are not enough trucks for the true boxes. Use more trucks.")
+        used = tuple(kinds[kind].name for kind in result.kinds.tolist())
+        bound = Fraction(result.bound, 1 if len(kinds) == 1 else unit)
+        return TruePacking(result.bin_of_row, used, cost_of(kinds, Counter(used)), bound)
 
     rest = fits & ~in_plan
     outside = TruePacking(np.zeros(0, dtype=np.int64), (), Fraction(0), Fraction(0))
@@ -317,6 +344,15 @@ def plan_utility(
         truck_linkage=settlement.truck_linkage,
         seconds=spent,
     )
+
+
+def _true_boxes(box: Box, plan: Plan, data: Dataset, records: IntArray, group: IntArray) -> BoxRows:
+    rules = box.rules(lambda name: data.column(name).take(pa.array(records)).to_pylist(), len(records), plan.units)
+    names = [name for name in stacked_first(box, plan.units) if name not in box.sides]
+    amounts = [data.numbers(name)[records] for name in names]
+    sides = np.column_stack([data.numbers(side)[records] for side in box.sides])
+    table = np.column_stack(amounts) if amounts else np.zeros((len(records), 0))
+    return BoxRows(sides, table, *rules, group, np.arange(len(records)), float(share(box.support)))
 
 
 def group_codes(data: Dataset, names: Iterable[str | None], records: IntArray | None = None) -> IntArray:

@@ -37,6 +37,24 @@ def pack(
             "Noisy releases take standard or stochastic."
         ),
     ] = None,
+    box: Annotated[
+        OptText,
+        Option(
+            help="Sides to place as a box, such as length,width,height; the capacities of the truck are then its inner "
+            "sides: --capacity 600x240x240cm."
+        ),
+    ] = None,
+    turn: Annotated[OptText, Option(help="Boxes: upright (default) | any | none, or a public column of these.")] = None,
+    stack: Annotated[
+        OptText,
+        Option(help="Boxes: any (default) | none | 3 (layers) | 200kg (weight on top), or a public column of these."),
+    ] = None,
+    unload: Annotated[
+        OptText, Option(help="Boxes: public column with the order of unloading; nothing blocks what comes out earlier.")
+    ] = None,
+    support: Annotated[
+        OptText, Option(help="Boxes: share of each base that rests on something. Default: 100%.")
+    ] = None,
     statistic: Annotated[
         OptText,
         Option(help="Standard: upper (everything fits; if noisy, with the stated confidence) | mean (fewer trucks)."),
@@ -74,6 +92,8 @@ def pack(
     """Pack released rows into as few trucks as possible, with a proven lower bound. Needs only the release.
 
     Example: dunnage pack release --capacity 500kg --model stochastic --risk 0.05 -o plan
+
+    Boxes: dunnage pack release --box length,width,height --capacity 600x240x240cm --capacity 3000kg -o plan
     """
     from dunnage.arrays import compile_seconds
     from dunnage.folders import check_new_folder
@@ -97,12 +117,18 @@ def pack(
         listed = ", ".join(f"--{option.replace('_', '-')}" for option in wrong)
         raise ParameterError(f"the {name} model does not take {listed}. Leave it out, or choose another --model.")
     chosen: Model = kind(**{option: given[option] for option in options if given[option] is not None})
+    rules = {"turn": turn, "stack": stack, "unload": unload, "support": support}
+    if box is None and (strange := [name for name, value in rules.items() if value is not None]):
+        raise ParameterError(f"--{strange[0]} is for boxes. Name their sides: --box length,width,height.")
+    boxes = dn.Box.parse(box, **rules) if box is not None else None
     check_new_folder(out, marker=PLAN_FILE, force=force)
     limits = shared.house_of(house, release.parent, exception)
     with progress() as tell:
         tell("reading the release")
         received = shared.received(release, "pack")
-        kinds = dn.read_trucks(trucks, received.quantities) if trucks is not None else None
+        sides = () if boxes is None else boxes.sides
+        named = list(dict.fromkeys([*received.quantities, *sides]))
+        kinds = dn.read_trucks(trucks, named) if trucks is not None else None
         tell("packing")
         plan = dn.pack(
             received,
@@ -112,6 +138,7 @@ def pack(
             by=by,
             apart=apart,
             spread=spread,
+            box=boxes,
             margin=margin,
             extra_trucks=extra_trucks,
             max_linkage=max_linkage,
@@ -265,7 +292,7 @@ def apply(
         else:
             kinds = None
             if trucks is not None:  # a plan from a CSV file packs every quantity of the release
-                packed = list(dn.Plan.read(plan).quantities) if plan.is_dir() else published.quantities
+                packed = list(dn.Plan.read(plan).units) if plan.is_dir() else published.quantities
                 kinds = dn.read_trucks(trucks, packed)
             from dunnage.settle import LOADING_PAGE
             from dunnage.showing.loading import loading_page

@@ -32,6 +32,16 @@ from dunnage.kernels.bins.first_fit import MAX_COUNTS, too_many_types
 from dunnage.kernels.bins.scalar import WholeNumbers, l2_bound, pack_bins, whole_numbers
 from dunnage.kernels.bins.spreading import over_caps
 from dunnage.kernels.deadline import Deadline, solve_in_turn
+from dunnage.planning.boxes import (
+    Box,
+    box_rows,
+    check_boxes_fit,
+    faults,
+    inner_sides,
+    place_boxes,
+    stacked_first,
+    whole_cells,
+)
 from dunnage.planning.linkage import (
     ESTIMATE_SECONDS,
     exchangeable,
@@ -59,7 +69,7 @@ from dunnage.planning.spreading import (
     together,
 )
 from dunnage.planning.trucks import Truck
-from dunnage.release import Release
+from dunnage.release import Release, Uncertain
 
 Progress = Callable[[str], None]
 
@@ -79,6 +89,7 @@ VARIANTS, MAX_VARIED_ROWS = 4, 150
 START_SHARE = 0.2
 PACKING_SHARE = 0.6
 BUDGETED_SHARE = 0.4
+SUMS_SHARE, SUMS_SECONDS = 0.25, 5.0  # of the time for boxes, to pack them by sums
 WEIGHING_SHARE = 0.2
 MIN_SECONDS = 0.5
 LIKELY_RISKS = (Fraction(0), Fraction(1, 2), Fraction(9, 10))
@@ -99,6 +110,7 @@ class _Solution:
     slots: Slots | None = None
     certified: Certified | None = None
     linkage: Linkage | None = None
+    cells: FloatArray | None = None  # of boxes: places and sides. Shape: rows by 6
     facts: Mapping[str, str] = field(default_factory=dict)  # what else the plan states about its model
     less: Less | None = None  # how rows may change places under the model
     weighed_last: bool = False  # whether the probability of fit is computed for the final plan only
@@ -133,6 +145,7 @@ def pack(
     apart: str | None = None,
     spread: int | None = None,
     quantity: str | None = None,
+    box: Box | None = None,
     margin: Exact | None = None,
     extra_trucks: int | None = None,
     max_linkage: Exact | None = None,
@@ -158,6 +171,9 @@ def pack(
         No truck takes more than this part (1/spread) of a class.
     quantity
         What to pack, if the release has several quantities and you want only one.
+    box
+        The sides of a box: they are placed in the truck, whose capacities for them are its inner sides. Such a plan has
+        a cell for each row.
     margin
         Share of every capacity to leave free: at least 0, less than 1. The trucks of the plan keep their capacities.
     extra_trucks
@@ -185,15 +201,20 @@ def pack(
         raise ParameterError(f"seconds must be more than 0. Got {seconds!r}.")
     purchase = Purchase.of(extra_trucks, max_linkage)
     chosen = model or Standard()
+    if box is not None and capacity is not None:
+        capacity = box.capacities([capacity] if isinstance(capacity, str | float | int) else capacity)
+    sides = () if box is None else box.sides
     problem = PackingProblem.of(
-        release, capacity=capacity, trucks=trucks, by=by, apart=apart, quantity=quantity, spread=spread
+        release, capacity=capacity, trucks=trucks, by=by, apart=apart, quantity=quantity, spread=spread, sides=sides
     )
     check_model(release, chosen, spread)
+    if box is not None:
+        _check_box(problem, box, chosen, purchase)
     problem.check_spread()
     deadline = start + seconds
     reserve = min(LINKAGE_SHARE * seconds, 1 + len(release) / ROWS_A_SECOND)
     packer = _Packer(problem.with_margin(margin), deadline - reserve, progress)
-    base = packer.solve(chosen)
+    base = packer.solve(chosen) if box is None else packer.placed(chosen, box)
     if progress is not None:
         progress(f"{len(base.kinds)} trucks: lowering truck linkage")
 
@@ -205,7 +226,7 @@ def pack(
     before, linkage = time.monotonic(), _linkage(release, base) if release.noisy else None
     deadline -= time.monotonic() - before
     hasty = Deadline(deadline).late
-    if hasty and base.bin_of_row is not None and purchase == Purchase():
+    if base.cells is not None or (hasty and base.bin_of_row is not None and purchase == Purchase()):
         outcome = Outcome(base)
     else:  # slots, and trucks that are to lower linkage, need some time in any case
         stop = Deadline(max(deadline, time.monotonic() + MIN_LINKAGE_SECONDS))
@@ -217,7 +238,7 @@ def pack(
     solution = outcome.solution
     if solution.weighed_last:
         solution = replace(solution, certified=_weighed(packer.problem, solution, deadline))
-    if margin is not None:
+    if margin is not None and box is None:
         solution = _Packer(problem, deadline, progress).in_true_trucks(chosen, solution)
     bound = solution.bound if len(problem.trucks) == 1 else whole_if_possible(solution.bound * problem.unit_cost)
     if linkage is None or solution is not base:
@@ -232,11 +253,13 @@ def pack(
         bin_of_row=solution.bin_of_row,
         slots=solution.slots,
         truck_of_bin=tuple(problem.trucks[kind].name for kind in solution.kinds.tolist()),
-        trucks=problem.trucks,
+        trucks=problem.trucks if box is None else tuple(map(box.with_volume, problem.trucks)),
+        box=box,
+        cells=solution.cells,
         model=chosen.describe().model_copy(update=solution.facts),
         bound=bound,
         seconds=time.monotonic() - start,
-        quantities=problem.quantities,
+        quantities=problem.quantities if box is None else _with_volume(problem, box),
         by=by,
         apart=apart,
         spread=spread,
@@ -265,6 +288,41 @@ def _linkage(release: Release, solution: _Solution) -> Linkage | None:
     # probability over the noise that a plan fits is not its probability given the release.
     after = min(1.0, linkage.worst / likely) if likely > 0 else 1.0
     return linkage.model_copy(update={"if_seen_to_fit": after})
+
+
+def _check_box(problem: PackingProblem, box: Box, model: Model, purchase: Purchase) -> None:
+    """Refuse what does not go with boxes, each with what to do instead."""
+    release, units = problem.release, problem.quantities
+    missing = [side for side in box.sides if side not in units]
+    if missing:
+        raise ParameterError(
+            f"the truck has no inner {missing[0]}. Give the capacities of all sides of the box, for example "
+            f"--capacity 600x240x240{release.uncertain(missing[0]).unit}."
+        )
+    if len({units[side] for side in box.sides}) > 1:
+        raise ParameterError("the sides of a box are released in different units. Ask the owner for one unit.")
+    sure = isinstance(model, Stochastic) and release.noisy and model.prior is None
+    if model != Standard() and not sure:
+        raise ParameterError(
+            "boxes are placed by their upper bounds, so that every box fits into its cell. Use the standard model, or "
+            "on noisy rows the stochastic model with a risk."
+        )
+    if release.certificate.rows.slots is not None:
+        raise ParameterError(
+            "the release has slots instead of rows, and which package fills a slot is open, so no box can be placed. "
+            "Pack by volume, or ask the owner for a release with classes."
+        )
+    if problem.spread is not None or purchase != Purchase():
+        raise ParameterError(
+            "a spread, extra trucks and a largest linkage are not for boxes: boxes that look alike go to different "
+            "trucks as far as they fit. Leave these options out."
+        )
+
+
+def _with_volume(problem: PackingProblem, box: Box) -> dict[str, str]:
+    """Return what adds up in a plan of boxes: the other quantities, and the volume."""
+    others = {name: unit for name, unit in problem.quantities.items() if name not in box.sides}
+    return {**others, box.volume: problem.release.uncertain(box.volume).unit}
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,6 +385,66 @@ class _Packer:
         return replace(
             solution,
             certified=_weighed(problem, solution, self.deadline) or certified.model_copy(update={"at_most": 1.0}),
+        )
+
+    # Boxes: sides that are placed, and quantities that are added up
+
+    def placed(self, model: Model, box: Box) -> _Solution:
+        problem, release = self.problem, self.problem.release
+        size_of = {known.name: known.upper for known in problem.known}
+        certified: Certified | None = _fits_surely("the release gives an upper bound on every side")
+        if release.noisy:
+            noisy = replace(problem, known=tuple(known for known in problem.known if known.name in release.bounded))
+            if isinstance(model, Stochastic):
+                sizes, certified = simultaneous_sizes(noisy, model.risk)
+                size_of |= {known.name: size for known, size in zip(noisy.known, sizes, strict=True)}
+            else:
+                certified = intervals_hold(noisy)
+        look = release.class_of_row if release.noisy else exchangeable(release)
+        rows = box_rows(problem, box, size_of, look)
+        names = [name for name in stacked_first(box, problem.quantities) if name not in box.sides]
+        if names:
+            others = [known for known in problem.known if known.name in names]
+            replace(problem, known=tuple(others)).check_rows_fit([size_of[known.name] for known in others])
+        check_boxes_fit(rows, problem.trucks, box.sides)
+        # What only adds up is a bound, and a first guess of what goes together.
+        whole = whole_cells(rows.sides, inner_sides(problem.trucks, box.sides))
+        volume, rooms = whole.volumes()
+        known = Uncertain(box.volume, "", volume, volume, None, problem.class_id, None)
+        summed = replace(
+            problem,
+            known=(*(known for known in problem.known if known.name in names), known),
+            trucks=tuple(
+                replace(truck, capacity={**truck.capacity, box.volume: room})
+                for truck, room in zip(problem.with_any_number().trucks, rooms.tolist(), strict=True)
+            ),
+        )
+        stop = Deadline(self.deadline)
+        share = stop.part(SUMS_SHARE, SUMS_SECONDS)
+        sums = replace(self, problem=summed, deadline=share, progress=None)
+        start = sums.by_values([size_of.get(known.name, volume) for known in summed.known])
+        result = place_boxes(
+            rows,
+            problem.trucks,
+            box.sides,
+            names,
+            [int(kind.cost) for kind in problem.kinds(whole.rooms)],
+            bound=start.bound,
+            start=(start.assignment, start.kinds) if names else None,
+            deadline=stop,
+            progress=self.tell,
+        )
+        if result is None:
+            raise _no_plan(problem)
+        checked = faults(result.cells, result.bin_of_row, inner_sides(problem.trucks, box.sides)[result.kinds], rows)
+        if checked:  # the check shares nothing with the search
+            raise RuntimeError(f"row {checked[0].row} is not placed well: {checked[0].words}")
+        return _Solution(
+            kinds=result.kinds,
+            bound=result.bound,
+            bin_of_row=result.bin_of_row,
+            cells=result.cells,
+            certified=certified,
         )
 
     # Standard: one number per row

@@ -26,13 +26,14 @@ import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from dunnage._version import __version__
-from dunnage.arrays import IntArray
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError, Problem
-from dunnage.exact import exact, whole
+from dunnage.exact import decimal, exact, whole
 from dunnage.folders import new_folder
 from dunnage.model import documents
 from dunnage.model.documents import Listed, Model, Number, OrEmpty, Software
 from dunnage.notebooks import Displayed, Tabular
+from dunnage.planning.boxes import Box
 from dunnage.planning.dispatch import HOUR, Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck
@@ -50,6 +51,8 @@ FLEET_HEADER = ("zone", "shuttles")
 PARKING_FILE = "parking.csv"
 PARKING_HEADER = ("zone", "from", "rank", "stop")
 PACKING_HEADER = ("row", "bin")
+PLACES_FILE = "places.csv"
+PLACES_HEADER = ("row", "bin", "x", "y", "z", "dx", "dy", "dz")
 _LENGTHS = ("mm", "cm", "dm", "m", "in", "inch", "ft")  # units of a length
 MAX_SHUTTLES = 1_000_000  # of a zone
 MAX_WHOLE = 999_999_999  # in a list of rows, bins and counts
@@ -127,6 +130,13 @@ def _checked_margin(value: float | str) -> float | str:
     return value
 
 
+def _read_box(value: object) -> object:
+    try:
+        return Box(**{**value, "sides": tuple(value["sides"])}) if isinstance(value, dict) else value
+    except (TypeError, KeyError):
+        raise ParameterError("does not describe boxes.") from None
+
+
 class PlanDocument(Model):
     format: Literal[1]
     kind: Literal["packing"]
@@ -141,6 +151,7 @@ class PlanDocument(Model):
     model: PackingModel
     quantities: dict[str, str] = Field(min_length=1)
     sealed: bool = False
+    box: Annotated[Box, BeforeValidator(_read_box)] | None = None  # places.csv says where each row stands
     by: str | None
     apart: str | None
     spread: Annotated[int, Field(ge=1)] | None
@@ -310,6 +321,8 @@ class Plan(Displayed, Tabular):
     seconds: float  # time taken
     quantities: Mapping[str, str]  # name and unit of each packed quantity
     slots: Slots | None = None  # only for a sealed plan
+    box: Box | None = None  # box, cells: how boxes may stand; x, y, z of each row's cell and its sides along them
+    cells: FloatArray | None = None
     by: str | None = None  # by, apart: public columns; rows with different values never share a truck
     apart: str | None = None
     spread: int | None = None  # no truck takes more than this part (1/spread) of a class
@@ -331,6 +344,11 @@ class Plan(Displayed, Tabular):
             raise ParameterError(
                 "a plan either assigns rows to bins, or is sealed and has slots. Set bin_of_row or slots, not both."
             )
+        placed = (
+            self.bin_of_row is not None and self.cells is not None and self.cells.shape == (len(self.bin_of_row), 6)
+        )
+        if (self.box is not None or self.cells is not None) and not (self.box is not None and placed):
+            raise ParameterError("a plan of boxes needs their rules and a cell for each row. Set box and cells.")
 
     def __repr__(self) -> str:
         return f"Plan({self.num_bins} trucks, at least {self.bound:g} needed, {self.model.name}, {self.status})"
@@ -342,7 +360,8 @@ class Plan(Displayed, Tabular):
             columns = {"bin": self.slots.bin, "class_id": self.slots.class_id, "count": self.slots.count}
             return pa.table({**columns, "truck": trucks[self.slots.bin].tolist()})
         bins = self.assignment
-        return pa.table({"row": np.arange(len(bins)), "bin": bins, "truck": trucks[bins].tolist()})
+        cells = {} if self.cells is None else dict(zip(PLACES_HEADER[2:], self.cells.T, strict=True))
+        return pa.table({"row": np.arange(len(bins)), "bin": bins, "truck": trucks[bins].tolist(), **cells})
 
     @property
     def num_bins(self) -> int:
@@ -383,6 +402,15 @@ class Plan(Displayed, Tabular):
     def truck(self, name: str) -> Truck:
         return next(truck for truck in self.trucks if truck.name == name)
 
+    @property
+    def units(self) -> dict[str, str]:
+        """What a truck has a capacity for, as its owner writes it: sides of a box instead of their product."""
+        if self.box is None:
+            return dict(self.quantities)
+        unit = self.quantities[self.box.volume].removesuffix("3")
+        others = {name: unit for name, unit in self.quantities.items() if name != self.box.volume}
+        return {**others, **dict.fromkeys(self.box.sides, unit)}
+
     def capacity_of_bins(self, quantity: str) -> npt.NDArray[np.float64]:
         rooms = {truck.name: truck.capacity[quantity] for truck in self.trucks}
         return np.array([rooms[name] for name in self.truck_of_bin])
@@ -404,11 +432,12 @@ class Plan(Displayed, Tabular):
     def caution(self) -> str | None:
         """What would mislead someone who reads the plan alone."""
         sides = [name for name, unit in self.quantities.items() if unit in _LENGTHS]
-        if len(sides) < 2:  # one length may be a length of the loading floor, which does add up
+        if len(sides) < 2 or self.box is not None:  # one length may be a length of the loading floor, which does add up
             return None
         return (
             f"{' and '.join(sides)} are lengths. The plan adds them up as it adds weights, and does not place boxes: a "
-            "truck that fits by sums may not be loadable, and far fewer trucks may do. Pack by volume instead"
+            "truck that fits by sums may not be loadable, and far fewer trucks may do. Name the sides with --box "
+            "length,width,height to place boxes"
         )
 
     @property
@@ -443,7 +472,10 @@ class Plan(Displayed, Tabular):
             f"Model       {', '.join(f'{key} {value}' for key, value in self.model.plain().items())}",
         ]
         for truck in self.trucks:
-            rooms = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
+            units = self.units
+            rooms = ", ".join(
+                f"{q} {c:.12g} {units.get(q, '')}".strip() for q, c in truck.capacity.items() if q in units
+            )
             used = f", {self.truck_of_bin.count(truck.name)} used at {truck.cost:g}" if len(self.trucks) > 1 else ""
             lines.append(f"Truck       {truck.name}: {rooms}{used}")
         if self.certified:
@@ -454,6 +486,8 @@ class Plan(Displayed, Tabular):
             lines.append(f"Certified   everything fits with {odds}")
             if low < 1 and self.certified.rests_on:
                 lines.append(f"Based on    {self.certified.rests_on}")
+        if self.box is not None:
+            lines.append(f"Boxes       {self.box.words}; {PLACES_FILE} says where each {self.protects} stands")
         if self.spread is not None:
             lines.append(f"Spread      no truck takes more than 1/{self.spread} of a class")
         if self.margin is not None:
@@ -475,12 +509,21 @@ class Plan(Displayed, Tabular):
         """Write the plan: ``plan.json``, ``bins.csv``, ``assignment.csv`` or, sealed, ``slots.csv``, and its page."""
         if self.private:
             raise ParameterError("this plan uses true weights, so it stays with the owner. Write a settlement instead.")
-        either = (ASSIGNMENT_FILE, SLOTS_FILE, PLAN_PAGE)  # a sealed plan may replace an open one, and the reverse
+        either = (
+            ASSIGNMENT_FILE,
+            SLOTS_FILE,
+            PLACES_FILE,
+            PLAN_PAGE,
+        )  # a sealed plan may replace an open one, and the reverse
         with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=either) as work:
             (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_lines(work / "bins.csv", ("bin", "truck"), enumerate(self.truck_of_bin))
             if self.bin_of_row is not None:
                 write_lines(work / ASSIGNMENT_FILE, ("row", "bin"), enumerate(self.bin_of_row.tolist()))
+            if self.cells is not None:
+                places = zip(self.assignment.tolist(), self.cells.tolist(), strict=True)
+                rows = ((row, bin_, *(f"{side:.12g}" for side in cell)) for row, (bin_, cell) in enumerate(places))
+                write_lines(work / PLACES_FILE, PLACES_HEADER, rows)
             if self.slots is not None:
                 lines = np.column_stack([self.slots.bin, self.slots.class_id, self.slots.count])
                 write_lines(work / SLOTS_FILE, SLOTS_HEADER, lines.tolist())
@@ -518,17 +561,22 @@ class Plan(Displayed, Tabular):
         own = _shared(cls, stated) | {
             "bin_of_row": bin_of_row,
             "slots": slots,
+            "cells": None if stated.box is None else _read_cells(folder / PLACES_FILE, np.asarray(bin_of_row)),
             "truck_of_bin": tuple(truck_of_bin),
             "trucks": tuple(
                 Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in stated.trucks
             ),
         }
-        plan = cls(**own)
+        try:
+            plan = cls(**own)
+        except ParameterError:  # sealed, and with boxes
+            raise InputError(str(folder / PLAN_FILE), [_INVALID]) from None
         names = [truck.name for truck in plan.trucks]
         if (
             len(set(names)) < len(names)
             or not set(truck_of_bin) <= set(names)
-            or any(not plan.quantities.keys() <= truck.capacity.keys() for truck in plan.trucks)
+            or (plan.box is not None and plan.box.volume not in plan.quantities)
+            or any(not plan.quantities.keys() | plan.units.keys() <= truck.capacity.keys() for truck in plan.trucks)
             or stated.objective != plan.objective
             or plan.bound > plan.objective
         ):
@@ -561,6 +609,19 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
     bin_of_row = np.empty(len(rows), dtype=np.int64)
     bin_of_row[rows] = bins
     return bin_of_row
+
+
+def _read_cells(path: Path, bin_of_row: IntArray) -> FloatArray:
+    """Read ``row,bin,x,y,z,dx,dy,dz``: one line for each row, in order, in the bin of the assignment."""
+    lines = read_listing(path, PLACES_HEADER)[1]
+    cells = np.array([[decimal(cell) for cell in line[2 : len(PLACES_HEADER)]] for line in lines]).reshape(-1, 6)
+    bins = [(whole(line[0]), whole(line[1])) for line in lines]
+    if bins != list(enumerate(bin_of_row.tolist())) or not (np.isfinite(cells) & (cells >= 0)).all():
+        what = (
+            f"must have one line for each row of {ASSIGNMENT_FILE}, in order, with its bin and numbers of at least 0."
+        )
+        raise InputError(str(path), [f"{what} Make the plan again."])
+    return cells
 
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:

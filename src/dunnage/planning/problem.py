@@ -48,11 +48,12 @@ class PackingProblem:
         apart: str | None,
         quantity: str | None,
         spread: int | None,
+        sides: Sequence[str] = (),  # of boxes; they may be public numbers
     ) -> PackingProblem:
         release.check_rows("pack")
         if not len(release):
             raise NoPlanError("the release has no rows to pack. Ask the owner for a release with rows.")
-        kinds = _trucks(release, capacity, trucks, quantity)
+        kinds = _trucks(release, capacity, trucks, quantity, sides)
         public = [name for name, item in release.attributes.items() if item.role == "public"]
         for column in (by, apart):
             if column is not None and column not in public:
@@ -147,15 +148,7 @@ class PackingProblem:
         ]
 
     def whole(self, values: Sequence[FloatArray]) -> Whole:
-        columns = []
-        for known, column in zip(self.known, values, strict=True):
-            rooms = np.array([truck.capacity[known.name] for truck in self.trucks])
-            numbers = whole_numbers(np.concatenate([column, rooms]), float(rooms.max()))
-            low = numbers.items if numbers.below is None else numbers.below[0]
-            high = low if numbers.below is None else low + 1
-            num = len(column)
-            columns.append((numbers.items[:num], low[num:], low[:num], high[num:]))
-        return Whole(*(np.column_stack(parts) for parts in zip(*columns, strict=True)))
+        return whole_columns(values, [[truck.capacity[known.name] for truck in self.trucks] for known in self.known])
 
     def class_members(self) -> tuple[list[ClassSizes], Whole] | None:
         """Return the members of each class, and their whole numbers; None without multisets."""
@@ -218,20 +211,33 @@ class Whole:
         return bool(np.array_equal(self.values, self.below) and np.array_equal(self.rooms, self.below_rooms))
 
 
+def whole_columns(values: Sequence[FloatArray], capacities: Sequence[Sequence[float]]) -> Whole:
+    """Turn values and capacities of each quantity into whole numbers."""
+    columns = []
+    for column, rooms in zip(values, map(np.array, capacities), strict=True):
+        numbers = whole_numbers(np.concatenate([column, rooms]), float(rooms.max()))
+        low = numbers.items if numbers.below is None else numbers.below[0]
+        high = low if numbers.below is None else low + 1
+        num = len(column)
+        columns.append((numbers.items[:num], low[num:], low[:num], high[num:]))
+    return Whole(*(np.column_stack(parts) for parts in zip(*columns, strict=True)))
+
+
 def _trucks(
     release: Release,
     capacity: float | str | Sequence[float | str] | None,
     trucks: Sequence[Truck] | None,
     quantity: str | None,
+    sides: Sequence[str],
 ) -> tuple[Truck, ...]:
     if (capacity is None) == (trucks is None):
         raise ParameterError("pack needs either a capacity or trucks. Use --capacity 500kg or --trucks trucks.csv.")
-    units = {name: release.uncertain(name).unit for name in release.quantities}
+    units = {name: release.uncertain(name).unit for name in dict.fromkeys([*release.quantities, *sides])}
     if not units:
         raise ParameterError("the release has no quantity to pack. Ask the owner for a release with a numeric column.")
     if quantity is not None and quantity not in units:
         raise ParameterError(f"the release has no quantity {quantity!r}. It has: {', '.join(units)}.")
-    wanted = units if quantity is None else {quantity: units[quantity]}
+    wanted = units if quantity is None else {name: units[name] for name in (quantity, *sides)}
     if trucks is None:
         texts = [capacity] if isinstance(capacity, str | float | int) else list(capacity or [])
         if not texts:

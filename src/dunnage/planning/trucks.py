@@ -93,7 +93,7 @@ def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> 
     capacities: dict[str, float] = {}
     # Capacities with a name first.
     for text in sorted((str(text).strip(" \t") for text in texts), key=lambda text: "=" not in text):
-        number, unit = _split(text)
+        number, unit = split_amount(text)
         name = text.rpartition("=")[0].strip()
         if not name:
             # It is for the only remaining quantity, or for the remaining one with the same unit.
@@ -123,7 +123,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "another release: this one has no quantities"
 
 
-def _split(text: str) -> tuple[str, str]:
+def split_amount(text: str) -> tuple[str, str]:
     amount = text.rpartition("=")[2].strip(" \t")
     digits = len(amount)
     while digits and not (math.isfinite(decimal(amount[:digits])) and amount[digits - 1] not in " \t"):

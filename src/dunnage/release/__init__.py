@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -70,6 +70,16 @@ class Uncertain:
 
     def __len__(self) -> int:
         return len(self.lower)
+
+
+TIMES = "*"  # between the names of numbers that are multiplied, such as the sides of a box
+
+
+def product(numbers: Iterable[FloatArray | float]) -> FloatArray:
+    """Multiply numbers; twelve digits are the decimals that they mean, and sums of those do not exceed a full truck."""
+    values = np.asarray(np.prod(np.array(list(numbers)), axis=0))
+    steps = 10.0 ** (11 - np.floor(np.log10(np.where(values > 0, values, 1.0))))
+    return np.asarray(np.rint(values * steps) / steps)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,8 +186,18 @@ class Release(Displayed, Tabular):
         return np.where(alone, class_id.max(initial=-1) + np.cumsum(alone), class_id) if alone.any() else class_id
 
     def uncertain(self, name: str) -> Uncertain:
-        """Return what is known about one generalised or perturbed number."""
+        """Return what is known about one generalised or perturbed number, a public number, or a product of such."""
         columns = self.data.column_names
+        if name not in columns and len(parts := name.split(TIMES)) > 1 and name not in self.bounded:
+            factors = [self.uncertain(part) for part in parts]
+            low, high = (product(getattr(one, end) for one in factors) for end in ("lower", "upper"))
+            units = [one.unit for one in factors]
+            unit = f"{units[0]}{len(units)}" if units[0] and len(set(units)) == 1 else TIMES.join(filter(None, units))
+            return Uncertain(name, unit, low, high, None, self.class_of_row, None)
+        item = self.attributes.get(name)
+        if item is not None and item.role == "public" and pa.types.is_primitive(self.data.schema.field(name).type):
+            exact = floats(self.data, name)
+            return Uncertain(name, item.unit, exact, exact, exact, self.class_of_row, None)
         if name not in self.bounded:
             names = ", ".join(self.bounded) or "none"
             raise ParameterError(f"the release has no quantity {name!r}. It has: {names}.")

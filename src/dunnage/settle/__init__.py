@@ -32,12 +32,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.errors import InputError, ParameterError, ReleaseError
+from dunnage.errors import InputError, ParameterError, Problem, ReleaseError
 from dunnage.folders import new_folder
+from dunnage.kernels.boxes import TURNS
 from dunnage.model import documents
 from dunnage.model.documents import Number, OrEmpty
 from dunnage.noise.source import Noise
 from dunnage.notebooks import Summarised
+from dunnage.planning.boxes import Box, BoxRows, box_rows, faults, inner_sides
 from dunnage.planning.linkage import (
     exchangeable,
     linkage_note,
@@ -46,8 +48,9 @@ from dunnage.planning.linkage import (
     storable_count,
     truck_linkage,
 )
-from dunnage.planning.models import PackingModel
-from dunnage.planning.plan import Linkage, Plan, linkage_text, named_rows, read_assignment
+from dunnage.planning.models import PackingModel, Standard
+from dunnage.planning.plan import PLACES_HEADER, Linkage, Plan, linkage_text, named_rows, read_assignment
+from dunnage.planning.problem import PackingProblem
 from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
 from dunnage.publication import Key, unplanned_rows
 from dunnage.release import Release
@@ -99,6 +102,21 @@ class SlotsFilled(PrivateModel):
     placed: int  # packages without a slot of their size that a repair put into an empty one
 
 
+class Misplaced(PrivateModel):
+    """A true box that does not fit where the plan puts it."""
+
+    bin: int
+    row: int
+    problem: str
+
+
+class BoxesPlaced(PrivateModel):
+    """How true boxes fit into their cells, which have the sides that were released."""
+
+    larger: int  # boxes that are larger than their cell, which noise can cause
+    misplaced: list[Misplaced]  # those that do not fit into their truck, or overlap others
+
+
 class SpreadKept(PrivateModel):
     """Whether the final bins keep the planned spread, and where they do not."""
 
@@ -131,6 +149,7 @@ class SettlementDocument(PrivateModel):
     overloaded: list[Overload]
     sealed: SealedFill | None
     slots: SlotsFilled | None = None
+    boxes: BoxesPlaced | None = None
     repair: RepairReport | None
     spread: SpreadKept | None
     unplanned: Outside
@@ -144,6 +163,8 @@ class SettlementDocument(PrivateModel):
     def text(self) -> str:
         num_bins = len(self.loads if isinstance(self.loads, list) else next(iter(self.loads.values()), []))
         sealed, linkage, outside, fit = self.sealed, self.truck_linkage, self.unplanned, "all of them fit"
+        if self.boxes is not None and self.boxes.misplaced:
+            fit = f"{len({item.bin for item in self.boxes.misplaced})} with boxes that do not fit"
         if self.overloaded:
             worst = max(item.load / item.capacity for item in self.overloaded) - 1
             fit = f"{len({item.bin for item in self.overloaded})} overloaded, by at most {large_percent(worst)}"
@@ -165,9 +186,18 @@ class SettlementDocument(PrivateModel):
             idle = f"; {several(slots.idle_trucks, 'truck')} of the plan stay empty" if slots.idle_trucks else ""
             filled = f"{slots.filled} filled, {slots.empty} empty{idle}"
             lines.append(f"Slots       {filled}{placed if slots.placed else ''}")
+        if (boxes := self.boxes) is not None:
+            inside = "every true box fits into its cell; fill the gaps with padding"
+            if boxes.larger:
+                inside = f"{several(boxes.larger, self.protects)} larger than the cell"
+            lines.append(f"Boxes       {inside}")
+        if boxes is not None and boxes.misplaced:
+            rows = ", ".join(str(item.row) for item in boxes.misplaced[:20])
+            more = f" and {len(boxes.misplaced) - 20} more" if len(boxes.misplaced) > 20 else ""
+            lines.append(f"Misplaced   {several(len(boxes.misplaced), self.protects)} not placed: row {rows}{more}")
         if self.repair is not None:
             lines.append(f"Repair      {self.repair.sentence}")
-        elif not self.plan_feasible:
+        elif not self.plan_feasible and self.boxes is None:
             lines.append("Repair      not requested; use --repair to try one")
         if (spread := self.spread) is not None:
             lost = f"lost in the repair: {len(spread.above)} times a truck takes more than this part of a class"
@@ -201,6 +231,7 @@ class Settlement(Summarised):
     bins_feasible: float  # share of bins that fit, before repair
     sealed: SealedFill | None  # only for a sealed plan
     slots: SlotsFilled | None  # only for a release of slots
+    boxes: BoxesPlaced | None  # only for a plan that places boxes
     repair: RepairReport | None  # None if it was not requested or not needed
     bin_of_row: IntArray  # final bin of each released row; -1 if left behind
     truck_of_bin: tuple[str, ...]  # truck, loads and capacities of each final bin; opened bins come last
@@ -321,6 +352,11 @@ def apply(
     noise, unit = noise or Noise(), release.certificate.guarantee.protects
     records = matched_records(data, release, key)
     chosen = received_plan(plan, release, capacity, trucks)
+    if chosen.box is not None and (repair or leave_behind):
+        raise ParameterError(
+            "a repair moves packages between trucks, and this plan places boxes. Leave the repair out; the settlement "
+            "names the boxes that do not fit. A plan with --risk or --margin leaves more room."
+        )
     records, placed = _with_unplaced(records, data, release, chosen) if repair or leave_behind else (records, [])
     # An empty slot weighs nothing.
     amounts = np.column_stack([np.where(records >= 0, data.numbers(q)[records], 0.0) for q in chosen.quantities])
@@ -366,6 +402,9 @@ def apply(
     bins = final.bin_of_row[rows]
     columns = {"row": table.column("row"), "source_row": table.column("source_row"), "bin": bins}
     columns |= {name: table.column(name) for name in table.column_names if name not in (*columns, "class_id")}
+    if chosen.cells is not None:
+        sides = dict(zip(PLACES_HEADER[2:], chosen.cells[rows].T, strict=True))
+        columns |= {name: side for name, side in sides.items() if name not in columns}
     source = table.column("source_row").to_numpy()
     columns |= data.cells(source, [name for name in data.policy.loading.columns if name not in columns])
     loading = pa.table(columns).take(pa.array(np.lexsort((rows, bins, bins == LEFT_BEHIND))))
@@ -388,6 +427,8 @@ def apply(
     # The plan before any repair. Shapes: bins by quantities
     loads, capacities = task.in_units(planned.loads), task.in_units(planned.capacities)
     over, names = np.argwhere(planned.loads > planned.capacities).tolist(), list(chosen.quantities)
+    boxes = None if chosen.box is None else _placed(chosen, chosen.box, data, records)
+    bad = {bin_ for bin_, _ in over} | {item.bin for item in (boxes.misplaced if boxes is not None else [])}
     return Settlement(
         plan=chosen,
         release=release.certificate.digest,
@@ -398,10 +439,11 @@ def apply(
             Overload(bin=b, quantity=names[q], load=float(loads[b, q]), capacity=float(capacities[b, q]))
             for b, q in over
         ],
-        plan_feasible=not over,
-        bins_feasible=(len(loads) - len(planned.overloaded)) / len(loads),
+        plan_feasible=not bad,
+        bins_feasible=(len(loads) - len(bad)) / len(loads),
         sealed=None if fill is None else SealedFill(fills=storable_count(fill.number), exact=fill.exact),
         slots=slots,
+        boxes=boxes,
         repair=report,
         bin_of_row=final.bin_of_row,
         truck_of_bin=tuple(truck.name for truck in final.truck_of_bin),
@@ -416,6 +458,25 @@ def apply(
         seconds=time.monotonic() - start,
         protects=unit,
     )
+
+
+def _placed(plan: Plan, box: Box, data: Dataset, records: IntArray) -> BoxesPlaced:
+    """Put the true boxes where the plan has their cells, turned as planned, and check that they fit."""
+    assert plan.cells is not None
+    sides, cells = np.column_stack([data.numbers(side)[records] for side in box.sides]), plan.cells
+    turned = np.stack([sides[:, turn] for turn in TURNS], axis=1)  # rows, turns, axes
+    # The turn in which a box exceeds its cell least.
+    excess = np.maximum(turned - cells[:, None, 3:], 0.0).sum(axis=2)
+    rules = box.rules(lambda name: data.column(name).take(pa.array(records)).to_pylist(), len(records), plan.units)
+    allowed = (rules[0][:, None] >> np.arange(len(TURNS))) & 1 == 1
+    best = np.where(allowed, excess, np.inf).argmin(axis=1)
+    true = np.column_stack([cells[:, :3], turned[np.arange(len(best)), best]])
+    nothing = np.zeros(len(best), dtype=np.int64)
+    rows = BoxRows(sides, np.zeros((len(best), 0)), *rules, nothing, nothing, 0.0)
+    rooms = inner_sides([plan.truck(name) for name in plan.truck_of_bin], box.sides)
+    wrong = faults(true, plan.assignment, rooms, rows, true=True)
+    misplaced = [Misplaced(bin=int(plan.assignment[row]), row=row, problem=words) for row, words in wrong]
+    return BoxesPlaced(larger=int((excess[np.arange(len(best)), best] > 0).sum()), misplaced=misplaced)
 
 
 def check_key(key: Key, release: Release, data: Dataset) -> None:
@@ -522,6 +583,8 @@ def received_plan(
             problem = f"row {named_rows(bad)} is in a bin without a truck. Name a truck for every bin."
         if problem:
             raise InputError(source, [problem])
+        if chosen.box is not None and chosen.cells is not None and not problem:
+            _check_cells(chosen, chosen.box, release, source)
     else:
         slots = chosen.slots  # they must take each class exactly
         if not len(slots.bin) or min(slots.class_id.min(), slots.count.min()) < 0:
@@ -539,7 +602,8 @@ def received_plan(
             ]
             more = f" (and {len(wrong) - 20} more classes)" if len(wrong) > 20 else ""
             raise InputError(source, [*problems[:-1], f"{problems[-1]}{more}. Give every row of a class one slot."])
-    if (unknown := [name for name in chosen.quantities if name not in release.quantities]) or not chosen.quantities:
+    unknown = [name for name in chosen.units if name not in (*release.quantities, *_sides(chosen))]
+    if unknown or not chosen.quantities:
         raise ParameterError(
             f"the plan packs {', '.join(map(repr, unknown)) or 'nothing'}, but the release has "
             f"{', '.join(release.quantities) or 'no quantities'}. Make the plan from this release."
@@ -550,8 +614,12 @@ def received_plan(
         if len(chosen.trucks) != 1:
             num = len(chosen.trucks)
             raise ParameterError(f"the plan has {num} kinds of truck. Use trucks instead of a capacity.")
-        room = {**chosen.trucks[0].capacity, **parse_capacities(listed(capacity), chosen.quantities)}
+        texts = listed(capacity) if chosen.box is None else chosen.box.capacities(listed(capacity))
+        room = {**chosen.trucks[0].capacity, **parse_capacities(texts, chosen.units)}
         chosen = replace(chosen, trucks=(replace(chosen.trucks[0], capacity=room),))
+    if chosen.box is not None and (trucks is not None or capacity is not None):
+        check_kinds(chosen.trucks, chosen.units)
+        chosen = replace(chosen, trucks=tuple(map(chosen.box.with_volume, chosen.trucks)))
     # There must be a truck for every bin.
     check_kinds(chosen.trucks, chosen.quantities)
     kinds = {truck.name: truck for truck in chosen.trucks}
@@ -565,6 +633,26 @@ def received_plan(
                 "Use more trucks or another plan."
             )
     return chosen
+
+
+def _sides(plan: Plan) -> tuple[str, ...]:
+    return () if plan.box is None else plan.box.sides
+
+
+def _check_cells(plan: Plan, box: Box, release: Release, source: str) -> None:
+    """Check the places of a plan against the release: a plan may come from anywhere."""
+    assert plan.cells is not None
+    known = tuple(release.uncertain(name) for name in plan.units)
+    problem = PackingProblem(release=release, known=known, trucks=plan.trucks, by=plan.by, apart=plan.apart)
+    size_of = {one.name: one.upper for one in known}
+    rows = box_rows(problem, box, size_of, release.class_of_row)
+    if plan.model != Standard().describe():  # sizes that a risk gives are not in the release
+        rows = rows._replace(sides=np.zeros_like(rows.sides), bears=np.full(len(release), np.inf))
+    rooms = inner_sides([plan.truck(name) for name in plan.truck_of_bin], box.sides)
+    wrong = faults(plan.cells, plan.assignment, rooms, rows)
+    if wrong:
+        problems = [Problem(f"row {row}: {words}") for row, words in wrong[:20]]
+        raise InputError(source, [*problems, "Make the plan again."])
 
 
 def listed(capacity: Capacity) -> Sequence[str | float]:

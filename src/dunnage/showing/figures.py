@@ -28,7 +28,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.model.certificate import OddsRow
 from dunnage.model.city import EARTH_KM, City
 from dunnage.planning.exports import convex_hull
-from dunnage.text import NO_BREAK, large_percent, number_text, percent, several, share_text
+from dunnage.text import NO_BREAK, large_percent, number_text, percent, plural, several, share_text
 
 if TYPE_CHECKING:
     import jinja2
@@ -200,6 +200,7 @@ def _environment() -> jinja2.Environment:
         "percent": percent,
         "share": share_text,
         "several": several,
+        "plural": plural,
         "unbroken_percent": unbroken_percent,
     }
     environment.globals["patterns"] = PATTERNS

@@ -40,6 +40,7 @@ def loading_page(settlement: Settlement) -> str:
         heading = f"Truck {number}" + (f": {truck}" if len(settlement.plan.trucks) > 1 else "")
         sheets.append((heading, packages, filled, bool(over[number].any()), own))
     outside = settlement.unplanned_rows
+    known = [(title, name) for title, name in zip(titles, columns, strict=True) if name in outside.column_names]
     return render(
         "loading.html",
         {
@@ -47,8 +48,8 @@ def loading_page(settlement: Settlement) -> str:
             "title": "Loading list",
             "columns": [*titles, "Loaded"],
             "sheets": sheets,
-            "outside_columns": [*titles, *outside.column_names[1:3]],
-            "outside": _lines(outside, [*columns, *outside.column_names[1:3]]),
+            "outside_columns": [*(title for title, _ in known), *outside.column_names[1:3]],
+            "outside": _lines(outside, [*(name for _, name in known), *outside.column_names[1:3]]),
         },
     )
 

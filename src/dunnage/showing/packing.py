@@ -7,21 +7,25 @@ often the truck of a class can be named.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.exact import decimal
+from dunnage.planning.boxes import inner_sides
 from dunnage.planning.linkage import exchangeable, linkage_of_rows
 from dunnage.planning.plan import Plan
 from dunnage.release import Release
 from dunnage.settle import Settlement
 from dunnage.showing import figures as draw
-from dunnage.text import NO_BREAK, number_text, percent, percent_at_least, percent_at_most, several
+from dunnage.text import NO_BREAK, number_text, percent, percent_at_least, percent_at_most, plural, several
 
 MAX_COLUMNS, MAX_GAPS = 200, 60  # trucks drawn one by one, and with gaps; more are drawn as a histogram
 MAX_OPEN, MAX_LISTED = 40, 400  # lines of a table that are not folded, and lines in all
+MAX_VIEWS = 12  # trucks of boxes that are drawn
 MAX_CLASSES = 12  # classes that are listed by their linkage
 _BASE, _TOP, _STEP = 190.0, 30.0, 5  # of pictures, in pixels; width of a bar of a histogram, in per cent
 
@@ -73,7 +77,7 @@ def plan_page(plan: Plan, release: Release) -> str:
         cells = [*([labels[number]] if labels else []), *([plan.truck_of_bin[number]] if len(plan.trucks) > 1 else [])]
         rows.append([f"{number}", *cells, f"{sizes[number]:,}", f"{kinds[number]:,}", *loads, percent(fullest)])
     heads = ["Truck", *([plan.by or ""] if labels else []), *(["Kind"] if len(plan.trucks) > 1 else [])]
-    unit = "Slots" if release.certificate.rows.slots is not None else f"{record}s".capitalize()
+    unit = "Slots" if release.certificate.rows.slots is not None else plural(record).capitalize()
     heads += [unit, "Classes", *(f"Load ({name})" for name in plan.quantities), "Filled at most"]
     figures = [
         draw.Figure("Trucks", f"{plan.num_bins:,}", _proof(plan)),
@@ -91,9 +95,10 @@ def plan_page(plan: Plan, release: Release) -> str:
         _fill_picture(name, low[place], high[place], over=high[place] > 1 + draw.SLACK, public=True)
         for place, name in enumerate(plan.quantities)
     ]
+    views = _views(plan, release) if plan.box is not None else []
     pictured = _linkage_picture(plan, release, record) if plan.bin_of_row is not None else None
     classes = _linked_classes(plan, release, content, record)
-    return _page(plan, release, figures, fills, heads, rows, linkage=pictured, classes=classes)
+    return _page(plan, release, figures, fills, heads, rows, linkage=pictured, classes=classes, views=views)
 
 
 def settlement_page(settlement: Settlement, release: Release) -> str:
@@ -115,7 +120,7 @@ def settlement_page(settlement: Settlement, release: Release) -> str:
         kind = settlement.truck_linkage.kind
         figures.append(draw.Figure("Truck linkage", percent(settlement.truck_linkage.mean), f"after repair ({kind})"))
     if outside.count:
-        figures.append(draw.Figure("Outside the plan", f"{outside.count:,}", f"{record}s that travel otherwise"))
+        figures.append(draw.Figure("Outside the plan", f"{outside.count:,}", f"{plural(record)} that travel otherwise"))
     pictures = []
     for place, name in enumerate(settlement.quantities):
         before, after = shares[:, place], final[:, place]
@@ -148,6 +153,7 @@ def _page(
     settlement: Settlement | None = None,
     linkage: draw.Picture | None = None,
     classes: Sequence[Sequence[str]] = (),
+    views: Sequence[draw.Picture] = (),
 ) -> str:
     content = {"plan": plan, "certificate": release.certificate, "settlement": settlement, "figures": figures}
     content |= {
@@ -155,6 +161,7 @@ def _page(
         "linkage": linkage,
         "classes": classes,
         "fills": fills,
+        "views": views,
     }
     listed = {"heads": heads, "rows": rows[:MAX_LISTED], "not_listed": max(0, len(rows) - MAX_LISTED)}
     return draw.render("packing.html", {**content, **listed, "open": len(rows) <= MAX_OPEN})
@@ -191,6 +198,49 @@ def _fill_picture(
     legend = [("load", "certain load"), ("range", "more is possible, up to here")]
     shown = legend if public and num <= MAX_COLUMNS and (high > low).any() else []
     return draw.Picture(title=name, svg=svg, caption=caption, legend=shown)
+
+
+def _views(plan: Plan, release: Release) -> list[draw.Picture]:
+    """Draw the first trucks from above and from the side: the front wall at the left, the doors at the right."""
+    assert plan.cells is not None
+    assert plan.box is not None
+    cells, unload = plan.cells, plan.box.unload
+    stops = [] if unload is None else [str(stop) for stop in release.data.column(unload).to_pylist()]
+    colours = {
+        stop: place % draw.ZONE_STYLES for place, stop in enumerate(dict.fromkeys(sorted(stops, key=_by_number)))
+    }
+    rooms, pictures = inner_sides(plan.trucks, plan.box.sides), list[draw.Picture]()
+    kinds, unit = {truck.name: place for place, truck in enumerate(plan.trucks)}, plan.units[plan.box.sides[0]]
+    for number in range(min(plan.num_bins, MAX_VIEWS)):
+        rows, room = np.flatnonzero(plan.assignment == number), rooms[kinds[plan.truck_of_bin[number]]]
+        scale, parts, top = 460.0 / room[0], list[draw.Svg](), 14.0
+        for name, axis, other in (("from above", 1, 2), ("from the side", 2, 1)):
+            high = float(room[axis] * scale)
+            parts.append(draw.tag("text", name, x=0, y=top - 4))
+            # What is nearer to the eye is drawn last.
+            for row in rows[np.argsort(cells[rows, other] * (1 if axis == 1 else -1), kind="stable")].tolist():
+                low, size = cells[row, [0, axis]] * scale, cells[row, [3, 3 + axis]] * scale
+                y = top + low[1] if axis == 1 else top + high - low[1] - size[1]
+                sides = " x ".join(number_text(side) for side in cells[row, 3:].tolist())
+                where = ", ".join(number_text(at) for at in cells[row, :3].tolist())
+                tip = f"row {row}: {sides} {unit} at {where}" + (f", {unload} {stops[row]}" if unload else "")
+                style = f"cell zone-{colours[stops[row]] if stops else row % draw.ZONE_STYLES}"
+                place = {"x": float(low[0]), "y": float(y), "width": float(size[0]), "height": float(size[1])}
+                parts.append(draw.tag("rect", draw.tag("title", tip), class_=style, **place))
+            parts.append(draw.tag("rect", class_="truck", x=0, y=top, width=460, height=high))
+            top += high + 26
+        filled = float(np.prod(cells[rows, 3:], axis=1).sum() / np.prod(room))
+        words = f"{several(len(rows), plan.protects)} take {percent(filled)} of the space."
+        label = f"Truck {number} from above and from the side. {words}"
+        size = f"-2 0 464 {top - 20:.0f}"
+        svg = draw.tag("svg", *parts, class_="chart map", viewBox=size, role="img", aria_label=label)
+        pictures.append(draw.Picture(title=f"Truck {number}", svg=svg, caption=words))
+    return pictures
+
+
+def _by_number(text: str) -> tuple[float, str]:
+    number = decimal(text)
+    return (number, "") if math.isfinite(number) else (math.inf, text)
 
 
 def counts_picture(plan: Plan) -> draw.Picture:
@@ -231,7 +281,7 @@ def _linkage_picture(plan: Plan, release: Release, record: str) -> draw.Picture 
         f"How often someone who knows a {record}'s values names its truck: {percent(float(chances.mean()))} of the "
         f"time on average." + (f" For {several(certain, record)} the truck is certain." if certain else "")
     )
-    svg = _histogram(100 * chances, "truck named, per cent", f"{record}s", caption)
+    svg = _histogram(100 * chances, "truck named, per cent", plural(record), caption)
     return draw.Picture(title="Truck linkage", svg=svg, caption=caption)
 
 
@@ -258,7 +308,7 @@ def _linked_classes(plan: Plan, release: Release, content: _Content, record: str
     return [
         [
             describe(int(row_of[group])),
-            f"{int(sizes[group]):,} {record}{'' if sizes[group] == 1 else 's'}",
+            several(int(sizes[group]), record),
             f"{int(largest[group]):,} in truck {int(where[group])}",
             percent(float(shares[group])),
         ]

@@ -38,6 +38,7 @@ from dunnage.model.hierarchies import Prefixes
 from dunnage.model.periods import LABEL, DateFormat, dates_of, length_of, period_of
 from dunnage.model.policy import PeriodRule, Policy, Written
 from dunnage.model.schema import Attribute, Role, Schema
+from dunnage.release import TIMES, product
 from dunnage.tables import reader
 from dunnage.tables.columns import (
     Private,
@@ -287,6 +288,9 @@ class Dataset:
         return self._table.column(name).combine_chunks()
 
     def numbers(self, name: str) -> FloatArray:
+        """Return a column of numbers, or the product of several, as a release names it."""
+        if name not in self._table.column_names and len(parts := name.split(TIMES)) > 1:
+            return product(map(self.numbers, parts))
         values: FloatArray = self.column(name).to_numpy(zero_copy_only=False)
         return values
 
