@@ -75,6 +75,56 @@ def whole_cover(
     return WholeCover(_checked(result.x, patterns, demand), proved, result.status == _INFEASIBLE)
 
 
+class WholeFlow(NamedTuple):
+    patterns: Patterns | None  # of each bin, in whole numbers; None if there was no packing in time
+    impossible: bool  # whether there is provably none
+
+
+def whole_flow(
+    arcs: npt.NDArray[np.bool_],  # (size, load): whether an item of this size may lie on such a load
+    sizes: IntArray,
+    demand: IntArray,
+    capacity: int,
+    num_bins: int,
+    *,
+    seconds: float,
+) -> WholeFlow:
+    """Pack items into a number of bins as a flow from the empty bin over loads: nodes are loads, items are arcs."""
+    from scipy.optimize import LinearConstraint
+    from scipy.sparse import csc_matrix
+
+    kinds, starts = np.nonzero(arcs)
+    ends = starts + sizes[kinds]
+    loads, nodes = np.unique(np.concatenate([[0], starts, ends]), return_inverse=True)
+    if not len(kinds) or int(loads[-1]) > capacity or len(np.unique(kinds)) < len(sizes):
+        return WholeFlow(None, True)
+    num, last = len(kinds), len(loads) + len(sizes)
+    # One line for each load: what leaves it; what ends there is counted by a column of its own.
+    lines = np.concatenate([nodes[1 : num + 1], nodes[num + 1 :], len(loads) + kinds, np.arange(1, len(loads))])
+    columns = np.concatenate([np.tile(np.arange(num), 3), np.arange(num, num + len(loads) - 1)])
+    values = np.concatenate([np.ones(num), -np.ones(num), np.ones(num), np.ones(len(loads) - 1)])
+    table = csc_matrix((values, (lines, columns)), shape=(last, num + len(loads) - 1))
+    amounts = np.zeros(last)
+    amounts[0], amounts[len(loads) :] = num_bins, demand
+    result, _ = _integers(np.zeros(table.shape[1]), [LinearConstraint(table, lb=amounts, ub=amounts)], seconds)
+    if result.x is None:
+        return WholeFlow(None, result.status == _INFEASIBLE)
+    # Follow the arcs from the empty bin; a packing is returned only if whole numbers confirm it.
+    left = np.rint(result.x[:num]).astype(np.int64)
+    leaving: dict[int, list[int]] = {}
+    for arc in np.flatnonzero(left).tolist():
+        leaving.setdefault(int(starts[arc]), []).extend([arc] * int(left[arc]))
+    patterns = np.zeros((num_bins, len(sizes)), dtype=np.int32)
+    for pattern in patterns:
+        load = 0
+        while leaving.get(load):
+            arc = leaving[load].pop()
+            pattern[kinds[arc]] += 1
+            load = int(ends[arc])
+    fits = (patterns @ sizes <= capacity).all() and (patterns.sum(axis=0) >= demand).all()
+    return WholeFlow(patterns if fits else None, False)
+
+
 def _integers(cost: FloatArray, rules: list[Any], seconds: float) -> tuple[Any, float]:
     """Solve an integer program; also return a bound that the solver's tolerances cannot make too high."""
     from scipy.optimize import Bounds, milp
