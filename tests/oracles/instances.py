@@ -59,3 +59,13 @@ def no_round_up(num_triplets: int, largest: int, seed: int, *, split: bool = Fal
         else:
             items, capacity = 2 * items, 2 * capacity
     return sorted(items.tolist(), reverse=True), capacity
+
+
+def nearly_full(seed: int) -> Instance:
+    """Return 160 to 200 items of up to 600 to 800 for bins of 1000, with a total just below a whole number of bins."""
+    generator = np.random.default_rng(seed)
+    while True:
+        num, most = int(generator.choice([160, 180, 200])), int(generator.integers(600, 800))
+        items = np.sort(generator.integers(1, most + 1, num))[::-1]
+        if -int(items.sum()) % 1000 <= 20:
+            return items.tolist(), 1000
