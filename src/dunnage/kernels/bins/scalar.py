@@ -76,6 +76,7 @@ _LARGEST_CAPACITY = 2.0**60
 _ROUNDED_BITS = 52
 _ROUNDING = 1e-6
 _TRIES_BEFORE_PROGRAM = 4
+WORTH_GLUING = 0.6  # of the items are left, before the integer programs
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +205,8 @@ def _cover(
         return
     tried = False
     for attempt in itertools.count() if most_tries is None else range(most_tries):
-        if attempt == 1 and most_tries is None:
-            _glue(search, problem)
+        if attempt in (1, _TRIES_BEFORE_PROGRAM + 2) and most_tries is None:
+            _glue(search, problem, WORTH_GLUING if attempt == 1 else 1.0)
         if search.done:
             return
         if attempt > _TRIES_BEFORE_PROGRAM and len(search.bins) == search.bound + 1 and not tried:
@@ -231,8 +232,8 @@ def _cover(
             search.raise_bound(min(cover.bound, len(search.bins)))
 
 
-def _glue(search: _BinSearch, problem: Sizes) -> None:
-    """Decide whether there is a packing at the bound by gluing items that then share a bin, and packing the rest."""
+def _glue(search: _BinSearch, problem: Sizes, worth: float) -> None:
+    """Decide whether there is a packing at the bound: glue items that then share a bin, and pack what is left."""
     positions = [position for of_size in problem.positions for position in of_size]
     sizes = np.repeat(problem.sizes, problem.demand)
     target = search.bound
@@ -242,7 +243,7 @@ def _glue(search: _BinSearch, problem: Sizes) -> None:
         return
     if groups is None:
         search.raise_bound(target + 1)
-    elif len(groups) < len(sizes):
+    elif len(groups) < worth * len(sizes):
         glued = np.array([sizes[group].sum() for group in groups])
         packing = pack_bins(glued, problem.capacity, seconds=search.deadline.left)
         if packing.objective == target:
