@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from tests.oracles.exchanges import random_exchanges
+from tests.oracles.instances import Instance, nearly_full, no_round_up
 
 import dunnage as dn
 from benchmarks.measuring import Row, dataset, row, taken
@@ -37,7 +38,6 @@ EXCHANGE_SECONDS = 2.0
 MANY, LIMIT, MIN_LIMIT = 100_000, 10.0, 0.1
 DATA = Path(os.environ.get("DUNNAGE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
-Instance = tuple[list[int], int]
 Outcome = tuple[bool, float]  # proved, processor seconds
 
 PEER = """
@@ -91,6 +91,9 @@ def published(name: str) -> Instance:
 
 def families(num: int) -> dict[str, list[Instance]]:
     found = {f"setting {name}": drawn(setting, num) for name, setting in SETTINGS.items()}
+    found["201 items without round-up (as ANI-201)"] = [no_round_up(62, 2500, seed) for seed in range(num)]
+    found["202 items that just fit (as AI-202)"] = [no_round_up(62, 2500, seed, split=True) for seed in range(num)]
+    found["160 to 200 items, total just below whole trucks (as Hard28)"] = [nearly_full(seed) for seed in range(num)]
     if (DATA / "bpplib").is_dir():
         found["Scholl " + ", ".join(HARD)] = [published(name) for name in HARD]
     return found
@@ -141,7 +144,32 @@ def run(*, long: bool = False) -> list[Row]:
         for place, (what, unit) in enumerate([("proved", "share of instances"), ("time", "CPU seconds an instance")]):
             means = [sum(found[place] for found in side) / len(side) for side in (mine, theirs)]
             rows.append(row(f"{title}: {what}", *means, unit))
-    return [*rows, linkage(10_000 if long else 1200, seconds), *limits()]
+    return [*rows, *gaps(seconds), linkage(10_000 if long else 1200, seconds), *limits()]
+
+
+def gaps(seconds: float) -> list[Row]:
+    """Say how far plans of 10,000 parcels in 40 towns are from their bounds: mixed fleets, a spread, robust plans."""
+    generator = np.random.default_rng(1)
+    weight = np.round(generator.lognormal(1.5, 0.9, 10_000).clip(0.1, 60), 1)
+    columns = {"weight": weight, "town": generator.integers(0, 40, len(weight)).astype(str)}
+    kinds = {"weight": {"kind": "numeric", "domain": [0, 60]}, "town": {"role": "public"}}
+    mechanism = dn.Partition(k=5, statistic="multiset")
+    ledger, noise = dn.Ledger(":memory:"), dn.Noise(seed=1)
+    release = mechanism.release(dataset(columns, kinds), ledger=ledger, noise=noise).release
+    mixed = [dn.Truck(name="small", capacity={"weight": 100.0}, cost=50)]
+    mixed.append(dn.Truck(name="large", capacity={"weight": 500.0}, cost=110))
+    cases: dict[str, dict[str, Any]] = {
+        "mixed fleet": {"trucks": mixed},
+        "mixed fleet, spread 5": {"trucks": mixed, "spread": 5},
+        "spread 5": {"capacity": 500, "spread": 5},
+        "robust": {"capacity": 500, "model": dn.Robust()},
+    }
+    plans = {name: dn.pack(release, by="town", seconds=seconds, **options) for name, options in cases.items()}
+    title = "10,000 parcels in 40 towns"
+    return [
+        row(f"{title}, {name}; peer: the bound", float(plan.objective), float(plan.bound), "cost")
+        for name, plan in plans.items()
+    ]
 
 
 # Time limits

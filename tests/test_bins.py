@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.instances import no_round_up
 
 from dunnage.errors import ParameterError
 from dunnage.kernels.bins import scalar as bins
+from dunnage.kernels.bins.forced import glue_items
 from dunnage.kernels.bins.scalar import Packing, Pricing, Sizes, pack_bins, whole_numbers
-from dunnage.kernels.deadline import Deadline
+from dunnage.kernels.deadline import NEVER, Deadline
 
 
 def fewest_bins(weights: list[int], capacity: int) -> int:
@@ -173,11 +175,41 @@ def test_patterns_near_the_bound_are_all_that_a_packing_could_use(monkeypatch: p
     assert pack_bins(np.array(odd), 25_000 + sum(ends), seconds=600).bound == 4
     monkeypatch.setattr(bins, "MAX_LISTED_PATTERNS", 0)
     assert solved(odd, 25_000 + sum(ends), 60).bound == 4  # now by the patterns near the bound
+    monkeypatch.setattr(bins, "glue_items", lambda sizes, *args: [[i] for i in range(len(sizes))])
+    monkeypatch.setattr(bins, "MAX_NEAR_STEPS", 0)
+    assert solved(odd, 25_000 + sum(ends), 60).bound == 4  # by a flow over loads
+    monkeypatch.setattr(bins, "_TRIES_BEFORE_PROGRAM", -1)
     monkeypatch.setattr(bins, "best_fit_decreasing", lambda items, rest, capacity: [[i] for i in rest])
     monkeypatch.setattr(bins, "fill_by_subset_sums", lambda *args, **kwargs: None)
     monkeypatch.setattr(bins, "l2_bound", lambda weights, capacity: 0)
     for weights, capacity in tiny(9, 60):
         assert solved(weights, capacity, 0.05).bound <= fewest_bins(weights, capacity)
+
+
+def test_glued_items_share_a_bin_in_some_packing_at_the_bound() -> None:
+    glued = refused = 0
+    for weights, capacity in tiny(21, 400):
+        items = [weight for weight in weights if weight]
+        least = fewest_bins(items, capacity)
+        for target in range(-(-sum(items) // capacity), least + 1):
+            groups = glue_items(items, capacity, target * capacity - sum(items), NEVER)
+            refused += groups is None
+            if groups is None:
+                assert target < least
+                continue
+            assert sorted(position for group in groups for position in group) == list(range(len(items)))
+            sums = [sum(items[position] for position in group) for group in groups]
+            glued += len(sums) < len(items)
+            assert max(sums, default=0) <= capacity
+            assert (fewest_bins(sums, capacity) <= target) == (least <= target)
+    assert min(glued, 5 * refused) > 100
+
+
+def test_a_gap_of_one_without_room_to_spare_is_proved_and_closed() -> None:
+    weights, capacity = no_round_up(20, 1500, 0)
+    assert sum(weights) == 23 * capacity
+    assert solved(weights, capacity).bound == 24
+    assert solved(*no_round_up(20, 1500, 0, split=True)).gap == 0
 
 
 def test_coarsened_sizes_give_packings_but_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,22 @@ def test_the_largest_members_of_any_bin_fit() -> None:
     assert "if_seen_to_fit" not in plan.truck_linkage
 
 
+def test_the_first_plan_of_groups_gets_most_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = published(list(range(1, 41)), 4, town=["Nord", "Sud"] * 20)
+    ends: list[float] = []
+    monkeypatch.setattr(budgeted.time, "monotonic", lambda: 0.0)
+    standard = budgeted._Packer.standard
+
+    def noted(packer: budgeted._Packer, model: dn.Standard) -> budgeted._Solution:
+        ends.append(packer.deadline)
+        return standard(packer, model)
+
+    monkeypatch.setattr(budgeted._Packer, "standard", noted)
+    for by in (None, "town"):
+        dn.pack(release, capacity=100, by=by, model=dn.Robust(), seconds=10)
+    assert ends[1] > 2 * ends[0]
+
+
 def test_a_budget_may_be_enough_where_upper_bounds_are_not() -> None:
     """Some forty packages of 1 to 9 to a bin: not all can be heavy at once."""
     generator = np.random.default_rng(4)

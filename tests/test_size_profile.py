@@ -6,11 +6,13 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from scipy import stats
 from tests.builders import QUASI, Repeated, a_policy
+from tests.commands import fine, rows, run
 from tests.refusals import refusal
 
 import dunnage as dn
@@ -22,6 +24,18 @@ from dunnage.model.schema import Schema
 
 WEIGHT = {"role": QUASI, "kind": "numeric", "domain": [125, 375], "resolution": 0.1, "unit": "kg"}
 VOLUME = {"role": QUASI, "kind": "numeric", "domain": [0, 2], "resolution": 0.01, "unit": "m3"}
+TWO_QUANTITIES = """
+dataset = "parcels"
+protects = "package"
+attributes.parcel.role = "identifier"
+attributes.depot.role = "public"
+attributes.day.role = "drop"
+attributes.weight = {role = "quasi-identifier", kind = "numeric", domain = [0, 31.5], resolution = 0.1, unit = "kg"}
+attributes.volume = {role = "quasi-identifier", kind = "numeric", domain = [0, 200], resolution = 1, unit = "l"}
+mechanism = {name = "size-profile", epsilon = 1, risk = 0.05, expected = 300, capacity = {weight = 400, volume = 2000}}
+period = {length = "day", column = "day"}
+budget = {epsilon = 2, neighbours = "add-remove"}
+"""
 ALONE = {"parcel": {"role": "identifier"}, "weight": WEIGHT}
 
 
@@ -183,6 +197,50 @@ def test_several_quantities_and_groups_from_publish_to_apply(tmp_path):
         "objective ratio",
         "membership bound",
     } <= names
+
+
+def test_two_quantities_by_commands_with_a_day_at_a_time_under_a_budget(tmp_path, monkeypatch):
+    """Weights and volumes as parcels have them: many light ones, few heavy ones, correlated."""
+    monkeypatch.chdir(tmp_path)
+    draw, num = np.random.default_rng(4), 900
+    kilos = np.round(draw.lognormal(1.6, 0.7, num), 1).clip(0.1, 31.5)
+    litres = np.rint(kilos * draw.lognormal(1.2, 0.5, num)).clip(1, 200)
+    lines = [f"P{i},{'SN'[i % 2]},2026-11-0{2 + i % 3},{kilos[i]},{litres[i]:.0f}" for i in range(num)]
+    Path("parcels.csv").write_text("\n".join(["parcel,depot,day,weight,volume", *lines]))
+    Path("profile.toml").write_text(TWO_QUANTITIES)
+    options = ["parcels.csv", "--policy", "profile.toml"]
+    assert "1 more day" in run("publish", *options, "--period", "2026-11-02", "--dry-run", code=0).out
+    for day, out in (("2026-11-02", "monday"), ("2026-11-03", "tuesday")):
+        fine("publish", *options, "--period", day, "-o", out)
+    again = run("publish", *options, "--period", "2026-11-04", "-o", "wednesday")  # the budget is for two days
+    assert again.code == 2
+    assert "does not cover this release" in again.err
+    assert not Path("wednesday").exists()
+    assert fine("verify", "monday")["ok"]
+    rooms = ["--capacity", "400kg", "--capacity", "volume=2000"]
+    plan = fine("pack", "monday", *rooms, "--by", "depot", "--time-limit", "1", "-o", "plan")
+    done = fine("apply", "plan", *options, "--release", "monday", "--repair", "-o", "done")
+    assert done["feasible"]
+    assert len(rows("done/loading.csv")) + done["unplanned"]["count"] == num // 3
+    found = fine("audit", "monday", *options, "--plan", "plan", "--time-limit", "1", "-o", "audit")
+    names = {item["name"]: item["value"] for item in found["findings"]}
+    assert names["trucks"] == plan["objective"]
+    frontier = [
+        "--goal",
+        "trucks",
+        *rooms,
+        "--by",
+        "depot",
+        "--quick",
+        "--draws",
+        "2",
+        "--jobs",
+        "1",
+        "--period",
+        "2026-11-02",
+    ]
+    points = fine("advise", *options, *frontier, "-o", "frontier")["points"]
+    assert any(point["mechanism"] == "size-profile" and "expected" in str(point) for point in points)
 
 
 def test_parcels_without_a_slot_are_placed_or_named():

@@ -13,8 +13,18 @@ import pytest
 from tests.oracles.bins import parts
 
 from dunnage.errors import NoPlanError
-from dunnage.kernels.bins.certified import BinKind, VectorPacking, bound_parts, pack_types, pack_vectors
+from dunnage.kernels.bins.certified import (
+    BinKind,
+    ChancePacker,
+    VectorPacking,
+    _PlanSearch,
+    bound_parts,
+    pack_types,
+    pack_vectors,
+)
+from dunnage.kernels.bins.chances import Members
 from dunnage.kernels.deadline import NEVER
+from dunnage.kernels.solver import spread_bins
 
 IntArray = npt.NDArray[np.int64]
 
@@ -130,7 +140,29 @@ def test_classes_that_are_spread_force_bins_in_each_group() -> None:
         ]
         packed = pack_types(sizes, numbers, caps, groups, kinds, seconds=10)
         assert packed is not None
-        assert packed[1] == packed[0].cost([int(kind.cost) for kind in kinds]) == min(c for c in ways if c is not None)
+        least = min(c for c in ways if c is not None)
+        assert packed[1] == packed[0].cost([int(kind.cost) for kind in kinds]) == least
+        rooms, costs = (
+            np.array([kind.capacity for kind in kinds], float),
+            np.array([float(kind.cost) for kind in kinds]),
+        )
+        bound = spread_bins(sizes.astype(float), numbers, caps, rooms, costs, [None] * len(kinds), seconds=60).bound
+        assert groups.any() or bound <= least
+
+
+def test_spread_classes_and_several_kinds_of_bin_leave_a_small_gap() -> None:
+    generator = np.random.default_rng(3)
+    numbers, sizes = generator.integers(5, 10, 40), generator.integers(1, 120, 40)
+    classes = [Members(np.full((number, 1), size)) for number, size in zip(numbers, sizes, strict=True)]
+    kinds = [BinKind(capacity=(1000,), cost=50), BinKind(capacity=(5000,), cost=110)]
+    packer, search = ChancePacker(classes, numbers // 5, kinds, risk=Fraction(0)), _PlanSearch(NEVER, None)
+    packer._spread(search)
+    plan = search.plan
+    assert plan is not None
+    assert search.bound <= plan.cost <= 1.02 * search.bound
+    assert (plan.counts.sum(axis=0) == numbers).all()
+    assert (plan.counts <= numbers // 5).all()
+    assert (plan.counts @ sizes <= np.array([1000, 5000])[plan.kinds]).all()
 
 
 def test_a_kind_with_no_room_for_a_resource_does_not_raise_the_bound() -> None:

@@ -512,6 +512,9 @@ def truck_candidates(subject: RowSubject) -> Candidates:
     room: Table = {"risk": PROFILE_RISK}
     if subject.rooms.keys() == {item.name for item in subject.policy.schema.quasi_identifiers}:
         room = {**room, "capacity": dict(subject.rooms) if several else next(iter(subject.rooms.values()))}
+    written = subject.request.base.document.get("mechanism")
+    if isinstance(written, Mapping) and "expected" in written:  # only the owner can guess it in public
+        room = {**room, "expected": written["expected"]}
     made += [
         Candidate.of(SizeProfile, f"epsilon={epsilon:g}{_ending(UPPER)}", {"epsilon": epsilon, **room}, _plan(UPPER))
         for epsilon in epsilons

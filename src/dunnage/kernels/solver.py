@@ -75,13 +75,67 @@ def whole_cover(
     return WholeCover(_checked(result.x, patterns, demand), proved, result.status == _INFEASIBLE)
 
 
-def _integers(cost: FloatArray, rules: list[Any], seconds: float) -> tuple[Any, float]:
+class WholeFlow(NamedTuple):
+    patterns: Patterns | None  # of each bin, in whole numbers; None if there was no packing in time
+    impossible: bool  # whether there is provably none
+
+
+def whole_flow(
+    arcs: npt.NDArray[np.bool_],  # (size, load): whether an item of this size may lie on such a load
+    sizes: IntArray,
+    demand: IntArray,
+    capacity: int,
+    num_bins: int,
+    *,
+    seconds: float,
+) -> WholeFlow:
+    """Pack items into a number of bins as a flow from the empty bin over loads: nodes are loads, items are arcs."""
+    from scipy.optimize import LinearConstraint
+    from scipy.sparse import csc_matrix
+
+    kinds, starts = np.nonzero(arcs)
+    ends = starts + sizes[kinds]
+    loads, nodes = np.unique(np.concatenate([[0], starts, ends]), return_inverse=True)
+    if not len(kinds) or int(loads[-1]) > capacity or len(np.unique(kinds)) < len(sizes):
+        return WholeFlow(None, True)
+    num, last = len(kinds), len(loads) + len(sizes)
+    # One line for each load: what leaves it; what ends there is counted by a column of its own.
+    lines = np.concatenate([nodes[1 : num + 1], nodes[num + 1 :], len(loads) + kinds, np.arange(1, len(loads))])
+    columns = np.concatenate([np.tile(np.arange(num), 3), np.arange(num, num + len(loads) - 1)])
+    values = np.concatenate([np.ones(num), -np.ones(num), np.ones(num), np.ones(len(loads) - 1)])
+    table = csc_matrix((values, (lines, columns)), shape=(last, num + len(loads) - 1))
+    amounts = np.zeros(last)
+    amounts[0], amounts[len(loads) :] = num_bins, demand
+    result, _ = _integers(np.zeros(table.shape[1]), [LinearConstraint(table, lb=amounts, ub=amounts)], seconds)
+    if result.x is None:
+        return WholeFlow(None, result.status == _INFEASIBLE)
+    # Follow the arcs from the empty bin; a packing is returned only if whole numbers confirm it.
+    left = np.rint(result.x[:num]).astype(np.int64)
+    leaving: dict[int, list[int]] = {}
+    for arc in np.flatnonzero(left).tolist():
+        leaving.setdefault(int(starts[arc]), []).extend([arc] * int(left[arc]))
+    patterns = np.zeros((num_bins, len(sizes)), dtype=np.int32)
+    for pattern in patterns:
+        load = 0
+        while leaving.get(load):
+            arc = leaving[load].pop()
+            pattern[kinds[arc]] += 1
+            load = int(ends[arc])
+    fits = (patterns @ sizes <= capacity).all() and (patterns.sum(axis=0) >= demand).all()
+    return WholeFlow(patterns if fits else None, False)
+
+
+def _integers(
+    cost: FloatArray, rules: list[Any], seconds: float, whole: Any = 1, most: Any = np.inf
+) -> tuple[Any, float]:
     """Solve an integer program; also return a bound that the solver's tolerances cannot make too high."""
     from scipy.optimize import Bounds, milp
 
     # A relative gap would stop short of the optimum when there are many bins.
     options = {"time_limit": max(seconds, MIN_SECONDS), "mip_rel_gap": 0.0}
-    result = milp(cost, constraints=rules, integrality=np.ones(len(cost)), bounds=Bounds(0, np.inf), options=options)
+    result = milp(
+        cost, constraints=rules, integrality=whole * np.ones(len(cost)), bounds=Bounds(0, most), options=options
+    )
     dual = result.get("mip_dual_bound")
     return result, (dual if dual is not None and math.isfinite(dual) else 0.0) - BOUND_MARGIN
 
@@ -192,6 +246,44 @@ def least_bins(
         rules.append(LinearConstraint(np.tile(np.eye(kinds), groups), ub=limits))
     result, bound = _integers(np.tile(costs, groups), rules, seconds)
     return LeastBins(None if result.x is None else np.rint(result.x).astype(np.int64).reshape(groups, kinds), bound)
+
+
+def spread_bins(
+    sizes: FloatArray,  # of an item of each class, one column per resource
+    demand: IntArray,  # items of each class
+    caps: IntArray,  # largest number of items of each class in a bin
+    rooms: FloatArray,  # of each kind of bin, one column per resource
+    costs: FloatArray,
+    counts: list[int | None],
+    *,
+    seconds: float,
+) -> LeastBins:
+    """Choose bins of each kind for classes that are spread: a bin takes no more of a class than its cap, nor of all."""
+    from scipy.optimize import LinearConstraint
+    from scipy.sparse import coo_matrix
+
+    num, (kinds, resources) = len(demand), rooms.shape
+    # Columns: bins of each kind, then (class, kind): how many go there, in fractions, because bins of a kind share them
+    every, class_of, kind_of = np.arange(num * kinds), np.repeat(np.arange(num), kinds), np.tile(np.arange(kinds), num)
+    unit = np.maximum(rooms.max(axis=0), 1e-9)
+    lines, columns, values = [class_of, num + every, num + every], [kinds + every, kinds + every, kind_of], []
+    values += [np.ones(num * kinds), np.ones(num * kinds), -np.asarray(caps, dtype=np.float64)[class_of]]
+    for resource in range(resources):
+        first = num * (kinds + 1) + resource * kinds
+        lines += [first + kind_of, first + np.arange(kinds)]
+        columns += [kinds + every, np.arange(kinds)]
+        values += [sizes[class_of, resource] / unit[resource], -rooms[:, resource] / unit[resource]]
+    height, width = num * (kinds + 1) + resources * kinds, kinds + num * kinds
+    table = coo_matrix(
+        (np.concatenate(values), (np.concatenate(lines), np.concatenate(columns))), (height, width)
+    ).tocsc()
+    upper, lower = np.zeros(height), np.full(height, -np.inf)
+    upper[:num] = lower[:num] = demand
+    fits = (sizes[:, None, :] <= rooms[None]).all(axis=2).reshape(-1)
+    most = [*(np.inf if count is None else count for count in counts), *np.where(fits, np.inf, 0.0)]
+    cost, whole = np.append(costs, np.zeros(num * kinds)), np.append(np.ones(kinds), np.zeros(num * kinds))
+    result, bound = _integers(cost, [LinearConstraint(table, lb=lower, ub=upper)], seconds, whole, np.array(most))
+    return LeastBins(None if result.x is None else np.rint(result.x[:kinds]).astype(np.int64)[None], bound)
 
 
 class ProgramAnswer(NamedTuple):

@@ -639,8 +639,9 @@ class _Packer:
         )
         start = None
         try:  # the plan on upper bounds is valid at any risk
-            # With very many classes the first plan is most of what the time allows.
-            share = START_SHARE if len(classes) <= MAX_CLASSES else PACKING_SHARE
+            # With very many classes, or with groups and no risk, the first plan is most of what the time allows.
+            much = len(classes) > MAX_CLASSES or (risk == 0 and problem.group.any())
+            share = PACKING_SHARE if much else START_SHARE
             stop = time.monotonic() + self.seconds_left * share
             upper = replace(self, deadline=stop, progress=None).standard(Standard())
             slots = Slots.of_assignment(upper.assignment, problem.class_id)

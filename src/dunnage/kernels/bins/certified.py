@@ -62,6 +62,7 @@ from dunnage.kernels.solver import (
     least_bins,
     solve_prices,
     solve_program,
+    spread_bins,
 )
 
 # Bins of several kinds at least cost, for one resource and more patterns than can be listed: column generation.
@@ -75,6 +76,8 @@ from dunnage.kernels.solver import (
 MAX_SIZES = 600
 _MARGIN = 1e-6
 _BEST_FILLS = 3
+SPARE_SHARES = (0.0, 0.01, 0.02, 0.04, 0.07, 0.12)
+EVEN_FILLS = 8
 _FILL_SECONDS = 0.5
 
 
@@ -503,6 +506,10 @@ class ChancePacker:
         if len(self.members) > 1 and (not shared or int(self.demand.sum()) > MAX_SEARCHED):
             self._apart(search, bounds)
             return self._answer(search)
+        if aim is None and len(self.members) == 1 and (self.caps < self.demand).any():
+            self._spread(search)
+            if search.done:
+                return self._answer(search)
         # How many items of mean size the largest bin takes.
         means = np.array([sizes_of.moments()[0] for sizes_of in self.classes])
         mean = (means * self.demand[:, None]).sum(axis=0) / self.demand.sum()
@@ -565,6 +572,62 @@ class ChancePacker:
             patterns = np.empty_like(packing.patterns)
             patterns[:, order] = packing.patterns
             search.offer(self.planned(*without_surplus(patterns, packing.kinds, self.demand)))
+
+    def _spread(self, search: _PlanSearch) -> None:
+        """Bound and plan classes that are spread: a small program chooses the bins, which are then filled evenly."""
+        low = np.array([sizes_of.smallest(1)[1] for sizes_of in self.classes], dtype=np.float64)
+        high = np.array([table[1] for table in self.worst], dtype=np.float64)
+        rooms, price = (
+            np.array([kind.capacity for kind in self.kinds], dtype=np.float64),
+            np.array(self.costs, dtype=float),
+        )
+        counts, step, before = [kind.count for kind in self.kinds], math.gcd(*self.costs), None
+        # Seeded, outside noise: no privacy depends on it, as the package says
+        generator = np.random.default_rng(self.seed)
+        for share in (None, *SPARE_SHARES):  # first the bound, then with room to spare, because bins are never all full
+            sizes = low if share is None else high * (1 + share)
+            if search.done or not affordable(left := search.deadline.part(1 / 4).left):
+                return
+            bins, bound = spread_bins(sizes, self.demand, self.caps, rooms, price, counts, seconds=left)
+            if share is None:
+                search.raise_bound(math.ceil(bound / step - _MARGIN) * step)
+            if bins is None or bins[0].tolist() == before:
+                continue
+            before = bins[0].tolist()
+            if search.plan is not None and int(bins[0] @ price) >= search.plan.cost:
+                return
+            for turn in range(EVEN_FILLS):
+                plan = self._fill_evenly(np.repeat(np.arange(len(self.kinds)), bins[0]), turn, generator)
+                if plan is not None:
+                    search.offer(plan)
+                    return
+
+    def _fill_evenly(self, kinds: IntArray, turn: int, generator: np.random.Generator) -> ClassPacking | None:
+        """Give the items of each class, largest first, one after another to the bins with most room; None if full."""
+        rooms = np.array([self.kinds[kind].capacity for kind in kinds.tolist()], dtype=np.int64)
+        unit = rooms.max(axis=0) if turn % 2 == 0 else rooms  # room as such, or as a share of the bin's own
+        counts = np.zeros((len(kinds), len(self.classes)), dtype=np.int64)
+        weight = np.array([(table[1] / np.maximum(rooms.max(axis=0), 1)).max() for table in self.worst])
+        for number in np.argsort(
+            -weight * generator.uniform(1 - 0.1 * (turn // 2), 1, len(weight)), kind="stable"
+        ).tolist():
+            table, left = self.worst[number], int(self.demand[number])
+            for taken in range(int(self.caps[number])):
+                more = table[taken + 1] - table[taken]
+                able = np.flatnonzero((counts[:, number] == taken) & (rooms >= more).all(axis=1))
+                order = np.argsort(
+                    -(rooms[able] / np.maximum(unit if turn % 2 == 0 else unit[able], 1)).min(axis=1), kind="stable"
+                )
+                into = able[order[:left]]
+                counts[into, number] += 1
+                rooms[into] -= more
+                left -= len(into)
+                if not left:
+                    break
+            if left:
+                return None
+        used = counts.any(axis=1)
+        return self.planned(counts[used], kinds[used])
 
     def _apart(self, search: _PlanSearch, bounds: PartBounds) -> None:
         """Solve each group separately: their bounds add up, and what one leaves of risk and bins goes to others."""

@@ -8,8 +8,9 @@ A portfolio, cheapest first, that stops as soon as the bound meets the number of
 3. column generation: a fractional cover by patterns (how many items of each size a bin takes), and a bound from it;
    with very many sizes, first on sizes rounded up to few;
 4. diving: fix the patterns that the cover uses most, solve the rest again, with a little randomness in each try;
-5. the integer program over all patterns if they can be listed, else, one bin above the bound, over all that a packing
-   with one bin fewer could use, else over those met so far.
+5. items that share a bin in any packing at the bound are glued (``forced.py``), and the rest is packed;
+6. the integer program over all patterns if they can be listed, else over those met so far; and one bin above the bound,
+   over all that a packing with one bin fewer could use, or a flow over loads.
 
 Why the bound is never above the truth:
 
@@ -46,8 +47,9 @@ import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.errors import ParameterError
+from dunnage.kernels.bins.forced import glue_items
 from dunnage.kernels.deadline import NEVER, Deadline
-from dunnage.kernels.solver import Patterns, Relaxation, affordable, relax_cover, whole_cover
+from dunnage.kernels.solver import Patterns, Relaxation, affordable, relax_cover, whole_cover, whole_flow
 from dunnage.model.domains import decimal_scale
 
 Pattern = npt.NDArray[np.int32]
@@ -74,6 +76,7 @@ _LARGEST_CAPACITY = 2.0**60
 _ROUNDED_BITS = 52
 _ROUNDING = 1e-6
 _TRIES_BEFORE_PROGRAM = 4
+WORTH_GLUING = 0.6  # of the items are left, before the integer programs
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,20 +205,13 @@ def _cover(
         return
     tried = False
     for attempt in itertools.count() if most_tries is None else range(most_tries):
+        if attempt in (1, _TRIES_BEFORE_PROGRAM + 2) and most_tries is None:
+            _glue(search, problem, WORTH_GLUING if attempt == 1 else 1.0)
         if search.done:
             return
         if attempt > _TRIES_BEFORE_PROGRAM and len(search.bins) == search.bound + 1 and not tried:
             tried = True
-            near = _near_patterns(search, problem, pool, generator)
-            share = search.deadline.left * 2 / 3
-            if near is not None and not len(near):
-                search.raise_bound(len(search.bins))
-            elif near is not None and share:
-                cover = whole_cover(near, problem.demand, seconds=share, at_most=search.bound, exactly=True)
-                if cover.values is not None:
-                    search.offer(problem.bins_of(near[np.repeat(np.arange(len(near)), cover.values)]))
-                elif cover.impossible:
-                    search.raise_bound(len(search.bins))
+            _decide(search, problem, pool, generator)
             if search.done:
                 return
         if attempt != _TRIES_BEFORE_PROGRAM:
@@ -234,6 +230,26 @@ def _cover(
                 rows = np.repeat(np.arange(len(table)), cover.values).tolist()
                 search.offer(problem.bins_of(table[row] for row in rows))
             search.raise_bound(min(cover.bound, len(search.bins)))
+
+
+def _glue(search: _BinSearch, problem: Sizes, worth: float) -> None:
+    """Decide whether there is a packing at the bound: glue items that then share a bin, and pack what is left."""
+    positions = [position for of_size in problem.positions for position in of_size]
+    sizes = np.repeat(problem.sizes, problem.demand)
+    target = search.bound
+    spare = target * problem.capacity - int(sizes.sum())
+    groups = None if search.done else glue_items(sizes.tolist(), problem.capacity, spare, search.deadline)
+    if search.done:
+        return
+    if groups is None:
+        search.raise_bound(target + 1)
+    elif len(groups) < worth * len(sizes):
+        glued = np.array([sizes[group].sum() for group in groups])
+        packing = pack_bins(glued, problem.capacity, seconds=search.deadline.left)
+        if packing.objective == target:
+            search.offer([[positions[i] for group in bin_ for i in groups[group]] for bin_ in packing.bins])
+        elif packing.bound > target:
+            search.raise_bound(target + 1)
 
 
 def fix_dominated(items: IntArray, rest: list[int], capacity: int) -> tuple[Bins, list[int]]:
@@ -592,10 +608,10 @@ def list_patterns(problem: Sizes, most: int, *, deadline: Deadline = NEVER) -> P
     return None
 
 
-def _near_patterns(search: _BinSearch, problem: Sizes, pool: _Pool, generator: np.random.Generator) -> Patterns | None:
-    """List all patterns that a packing at the bound could use; None if there are too many or time is up."""
+def _decide(search: _BinSearch, problem: Sizes, pool: _Pool, generator: np.random.Generator) -> None:
+    """Decide by an integer program whether a packing at the bound exists: over patterns, or if too many over loads."""
     if (problem.capacity + 1) * (len(problem.sizes) + 1) > MAX_NEAR_CELLS:
-        return None
+        return
     # Prices inside the face of the best ones exclude most: the mean of those for slightly different demands.
     pricing, mean = Pricing(problem, deadline=search.deadline), np.zeros(len(problem.sizes))
     for turn in range(NUM_PRICES):
@@ -605,23 +621,67 @@ def _near_patterns(search: _BinSearch, problem: Sizes, pool: _Pool, generator: n
             seconds = search.deadline.left
             relaxed = relax_cover(pool.table, demand, seconds=seconds) if seconds else None
             if relaxed is None:
-                return None
+                return
             prices = (np.clip(relaxed.prices, 0.0, 1.0) * PRICE_SCALE).astype(np.int64)
             if pricing.most_worth(prices) is None:
-                return None
+                return
             fresh = sum([pool.add(pattern) for pattern in pricing.valuable(prices)]) > 0
             last = relaxed.prices
         mean += last / NUM_PRICES
     prices = (np.clip(mean, 0.0, 1.0) * PRICE_SCALE).astype(np.int64)
     most = pricing.most_worth(prices)
     if most is None:
-        return None
-    others = search.bound - 1
-    least = int((problem.demand * prices).sum()) - others * most, int(problem.demand @ problem.sizes)
-    out = np.zeros((MAX_NEAR_PATTERNS, len(problem.sizes)), dtype=np.int32)
-    given = problem.sizes, problem.most, prices
-    num = _list_near(given, problem.capacity, least[0], least[1] - others * problem.capacity, out, MAX_NEAR_STEPS)
-    return None if num < 0 else out[:num]
+        return
+    target, others, capacity = search.bound, search.bound - 1, problem.capacity
+    least_worth = int((problem.demand * prices).sum()) - others * most
+    least_load = max(0, int(problem.demand @ problem.sizes) - others * capacity)
+    given, impossible = (problem.sizes, problem.most, prices), False
+    near = np.zeros((MAX_NEAR_PATTERNS, len(problem.sizes)), dtype=np.int32)
+    num = _list_near(given, capacity, least_worth, least_load, near, MAX_NEAR_STEPS)
+    if num >= 0 and (share := search.deadline.left / 2):
+        cover = whole_cover(near[:num], problem.demand, seconds=share, at_most=target, exactly=True) if num else None
+        impossible = cover is None or cover.impossible
+        if cover is not None and cover.values is not None:
+            search.offer(problem.bins_of(near[np.repeat(np.arange(num), cover.values)]))
+    if not impossible and not search.done:
+        arcs = _near_arcs(given, capacity, least_worth, least_load)
+        flow = whole_flow(arcs, problem.sizes, problem.demand, capacity, target, seconds=search.deadline.left * 2 / 3)
+        impossible = flow.impossible
+        if flow.patterns is not None:
+            search.offer(problem.bins_of(flow.patterns))
+    if impossible:
+        search.raise_bound(target + 1)
+
+
+@kernel
+def _near_arcs(
+    given: tuple[IntArray, IntArray, IntArray], capacity: int, least_worth: int, least_load: int
+) -> npt.NDArray[np.bool_]:
+    """Say for each size and load whether a pattern of at least some worth and load puts the size on top of the load."""
+    sizes, most, prices = given
+    num, never = len(sizes), np.int64(-(2**62))
+    # Largest sizes first: the largest worth of larger ones with this load, and of this size and smaller ones above it
+    below, above = np.full((num + 1, capacity + 1), never), np.full((num + 1, capacity + 1), never)
+    below[0, 0] = 0
+    above[num, least_load:] = 0
+    for i in range(num):
+        for load in range(capacity + 1):
+            if below[i, load] != never:
+                for times in range(min(most[i], (capacity - load) // sizes[i]) + 1):
+                    to = load + times * sizes[i]
+                    below[i + 1, to] = max(below[i + 1, to], below[i, load] + times * prices[i])
+    arcs = np.zeros((num, capacity + 1), dtype=np.bool_)
+    for i in range(num - 1, -1, -1):
+        for load in range(capacity + 1):
+            for times in range(min(most[i], (capacity - load) // sizes[i]) + 1):
+                rest = above[i + 1, load + times * sizes[i]]
+                if rest == never:
+                    continue
+                above[i, load] = max(above[i, load], times * prices[i] + rest)
+                if below[i, load] != never and below[i, load] + times * prices[i] + rest >= least_worth:
+                    for time in range(times):
+                        arcs[i, load + time * sizes[i]] = True
+    return arcs
 
 
 @kernel
