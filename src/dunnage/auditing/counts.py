@@ -287,7 +287,8 @@ class CountsView:
         guarantee, measures = release.certificate.guarantee, release.certificate.counts
         rows, noise = measures.features or [], measures.noise
         if noise is not None and isinstance(guarantee, PureDP):  # cells alone
-            epsilon, scale = plain(guarantee.epsilon), noise.scale
+            other = exact(measures.correction.epsilon) if measures.correction is not None else Fraction(0)
+            epsilon, scale = plain(guarantee.epsilon - other), noise.scale
             rows = [FeatureNoise(feature=CELLS, groups=measures.cells, epsilon=epsilon, scale=scale, law=noise.law)]
         noisy = [NoisyFeature(r.feature, r.groups, exact(r.epsilon), _COUNT_LAWS[r.law](exact(r.scale))) for r in rows]
         return cls(release, release.universe, *release.counted(), tuple(noisy))
@@ -320,7 +321,11 @@ class CountsView:
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
-        return tuple(Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.noisy)
+        """The noisy features and, if counts are corrected for dropped trips, the noisy sum of kept trips."""
+        answers = [Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.noisy]
+        if (stated := self.release.certificate.counts.correction) is not None:
+            answers.append(Answer(WholeLaw(stated.law, exact(stated.scale)), 1))
+        return tuple(answers)
 
     @property
     def bunches(self) -> tuple[int, ...]:
@@ -430,7 +435,11 @@ def _trips(number: float) -> str:
 def _membership(view: CountsView) -> Iterator[KeyFigure]:
     """Compute how well the best test does against the protected unit: one trip, or a rider with trips of few types."""
     rider, trips, bunches = view.protects == RIDER, view.change, view.bunches
-    best = Membership.of(_moved(view, item) for item in view.noisy)
+    evidence = [_moved(view, item) for item in view.noisy]
+    if (stated := view.release.certificate.counts.correction) is not None:  # its sums see more trips of a rider
+        law = view.answers[-1].law
+        evidence += [noisy_answer(law, trips), noisy_answer(law, stated.total_max - trips)]
+    best = Membership.of(evidence)
     worst = words("all of one type", trips=trips) if rider and trips > 1 else ""
     if len(bunches) > 1:
         worst = words("most of one type", trips=trips, most=max(bunches))
@@ -583,7 +592,8 @@ def _on_this_release(truth: CountsTruth) -> tuple[list[KeyFigure], list[str]]:
     if not view.cells_alone or view.floating or not truth.true.any():
         return [], []
     dropped = truth.key.facts.get("trips_dropped", 0) if truth.key is not None else None
-    if view.protects == RIDER and dropped != 0:
+    corrected = view.release.certificate.counts.correction is not None
+    if view.protects == RIDER and (dropped != 0 or corrected):
         return [], [words("trips left out")]
     details = weighed_by_counts(view, truth.released[truth.true > 0], truth.true[truth.true > 0])
     num, mean, right = int((truth.true > 0).sum()), details["mean"], details["right"]
@@ -652,7 +662,7 @@ def _riders_at_risk(truth: CountsTruth) -> tuple[list[RiderAtRisk], str]:
                 if item.name != CELLS:
                     groups = Feature.of(truth.universe, columns_of(item.name)).groups(*places)
                 moves.append(tuple(sorted(np.unique(groups, return_counts=True)[1].tolist())))
-            moved = tuple(moves)
+            moved = (*moves, (len(rows),))[: len(view.answers)]
             if moved not in chances:
                 chances[moved] = rider_guess(view, moved)
             first, types = int(truth.data.source_rows[rows].min()), len(np.unique(own))
