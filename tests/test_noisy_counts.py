@@ -123,5 +123,5 @@ def test_noise_and_loss_grow_with_the_trips_of_a_rider():
             most / (query.share * 2) for query in noisy_counts.ConstrainedCounts(epsilon=2).queries(policy.schema)
         ]
         assert [law.scale for law in queries.laws] == shares
-        loss = noisy_counts.losses(Fraction(2), policy.schema, None)
+        loss = noisy_counts.NoisyCounts(epsilon=2).losses(policy.schema, None)
         assert (Fraction(loss.trip), loss.rider) == (Fraction(4, most), 2)

@@ -385,6 +385,7 @@ def _schema_of(certificate: Certificate) -> Schema:
                     max=bound.max,
                     per=bound.per,
                     total_max=getattr(certificate.counts.correction, "total_max", None),
+                    per_cell=bound.per_cell,
                 ),
             )
         _check(all(item.kind in (None, *KINDS) for item in certificate.attributes), "an attribute has an unknown kind")

@@ -61,12 +61,19 @@ FLOATING_DRAWS = 200_000
 MAX_ZONES, MAX_STOPS = 12, 12  # Rows and columns of a table of flows
 MAX_RIDERS = 50  # Riders that are attacked exactly: those with most counted trips of one type
 MAX_OUTCOMES = 1 << 22  # Outcomes of one half of the answers that are combined
-LAWS = ("discrete", "round", "floor")
+LAWS = ("discrete", "round", "floor", "gaussian")
 _COUNT_LAWS: Mapping[str, Callable[[Fraction], laplace.CountLaw]] = {
     law.name: law
-    for law in (laplace.DiscreteLaplace, laplace.RoundedLaplace, laplace.FlooredLaplace, laplace.FloatingLaplace)
+    for law in (
+        laplace.DiscreteLaplace,
+        laplace.RoundedLaplace,
+        laplace.FlooredLaplace,
+        laplace.DiscreteGaussian,
+        laplace.FloatingLaplace,
+    )
 }
 _REST = "rest"
+_REACHED = 9.0  # standard deviations of Gaussian noise; the chance to exceed them is below 1e-18
 _ROUNDING = 1e-9
 _SAME = 1e-12  # ratios this close are equal: they are sums of floats
 _REACH = 8  # how far around the likeliest word others are tried; inversion is right to within two or three
@@ -147,6 +154,12 @@ class Evidence:
 def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -> Evidence:
     if shift < 1:
         raise ParameterError(f"the two worlds must differ by at least 1 trip. Got {shift}.")
+    if law.name == "gaussian":
+        spread = math.sqrt(law.scale)
+        values = np.arange(-math.ceil(_REACHED * spread), math.ceil(_REACHED * spread) + shift + 1)
+        logs = [-((values - by) ** 2) / (2 * float(law.scale)) for by in (0, shift)]
+        masses = [np.exp(log) / np.exp(log).sum() for log in logs]
+        return Evidence(np.asarray((values * shift - shift**2 / 2) / float(law.scale), np.float64), *masses)
     low = 0 if law.name == "discrete" else -1  # the highest value up to which probabilities grow by a constant factor
     low = low if dropped is None else max(low, dropped)
     high = max((law.name == "round") + shift, low + 1)  # the lowest from which they fall by one in either world
@@ -264,7 +277,6 @@ def reachable(seen: FloatArray, count: int, scale: Fraction) -> BoolArray:
 class NoisyFeature(NamedTuple):
     name: str  # name, groups: what it distinguishes, and how many sums it has
     groups: int
-    epsilon: Fraction  # Its part of the privacy loss
     law: laplace.CountLaw  # Law of the noise on each sum
 
 
@@ -290,7 +302,7 @@ class CountsView:
             other = exact(measures.correction.epsilon) if measures.correction is not None else Fraction(0)
             epsilon, scale = plain(guarantee.epsilon - other), noise.scale
             rows = [FeatureNoise(feature=CELLS, groups=measures.cells, epsilon=epsilon, scale=scale, law=noise.law)]
-        noisy = [NoisyFeature(r.feature, r.groups, exact(r.epsilon), _COUNT_LAWS[r.law](exact(r.scale))) for r in rows]
+        noisy = [NoisyFeature(r.feature, r.groups, _COUNT_LAWS[r.law](exact(r.scale))) for r in rows]
         return cls(release, release.universe, *release.counted(), tuple(noisy))
 
     @cached_property
@@ -304,7 +316,8 @@ class CountsView:
     @property
     def change(self) -> int:
         """How much one protected unit can change the sums of a feature in total: the counted trips of a rider."""
-        return int(self.noisy[0].law.scale * self.noisy[0].epsilon)
+        bound = self.release.certificate.counts.contribution
+        return 1 if bound is None else bound.max * (bound.days or 1)
 
     @property
     def cells_alone(self) -> bool:
@@ -331,6 +344,9 @@ class CountsView:
     def bunches(self) -> tuple[int, ...]:
         """Trips of the protected unit by type, when they are of as few types as possible."""
         bound, universe = self.release.certificate.counts.contribution, self.universe
+        if bound is not None and bound.per_cell is not None and bound.per_cell < self.change:
+            whole, rest = divmod(self.change, bound.per_cell)
+            return (*[bound.per_cell] * whole, *([rest] if rest else []))
         # If days have a column of their own, its labels may belong to any date.
         if bound is None or bound.per != "day" or universe.time is None or universe.time.day is None:
             return (self.change,)

@@ -73,11 +73,12 @@ from dunnage.model.guarantees import (
     PUBLIC_FEATURES,
     SYSTEM_ENTROPY,
     Basis,
+    ConcentratedDP,
     Neighbours,
     Promise,
     PureDP,
 )
-from dunnage.model.schema import RIDER, TRIP, Schema
+from dunnage.model.schema import RIDER, TRIP, Contribution, Schema
 from dunnage.model.trips import (
     COLUMNS,
     END_COLUMNS,
@@ -182,17 +183,26 @@ def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
     bound, groups = dataset.schema.contribution, dataset.trip_groups
     if bound is None or groups is None:
         raise ParameterError("the policy does not limit the trips of a rider. Add [contribution] max.")
-    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    crowded = np.flatnonzero(sizes[group] > bound.max)
-    kept = np.ones(len(groups), dtype=bool)
+    kept, persons = np.ones(len(groups), dtype=bool), dataset.persons
+    if bound.per_cell is not None and persons is not None:
+        cells = np.unique(trip_cells(dataset, dataset.schema.universe(dataset.period)), return_inverse=True)[1]
+        _keep_few(noise, kept, persons * (int(cells.max(initial=0)) + 1) + cells.reshape(-1), bound.per_cell)
+    _keep_few(noise, kept, groups, bound.max)
+    return kept
+
+
+def _keep_few(noise: Noise, kept: BoolArray, groups: IntArray, most: int) -> None:
+    """Keep at most so many of the kept rows of each group, all choices equally likely."""
+    rows = np.flatnonzero(kept)
+    _, group, sizes = np.unique(groups[rows], return_inverse=True, return_counts=True)
+    crowded = np.flatnonzero(sizes[group] > most)
     # A uniform order of all rows orders the rows of each group uniformly and independently, so that one rider more or
     # less changes the counts by at most :func:`most_trips`.
     shuffled = crowded[noise_arrays.permutation(noise, len(crowded))]
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     _, starts, num = np.unique(group[order], return_index=True, return_counts=True)
     ranks = np.arange(len(order)) - np.repeat(starts, num)
-    kept[order[ranks >= bound.max]] = False
-    return kept
+    kept[rows[order[ranks >= most]]] = False
 
 
 _ZONES = END_COLUMNS["zone"]
@@ -395,6 +405,13 @@ _CORRECTION_NOTE = "noisy-counts.md#dropped-trips"
 _DROWNED = 3  # so many standard deviations of its noise must the noisy sum of kept trips have
 
 
+def _most_dropped(bound: Contribution, change: int) -> Fraction:
+    """Return how many dropped trips of a rider are seen for each kept one, at most."""
+    assert bound.total_max is not None
+    # Who drops a trip keeps `max` others, of a day at least; with a limit by cell, `per_cell` others.
+    return Fraction(bound.total_max - change, min(bound.max, bound.per_cell or bound.max))
+
+
 def kept_share(kept: int, dropped: int, scale: Fraction, most: Fraction) -> float | None:
     """Return the share of trips that are kept, from noisy sums; None if they are noise.
 
@@ -403,15 +420,6 @@ def kept_share(kept: int, dropped: int, scale: Fraction, most: Fraction) -> floa
     if kept < _DROWNED * DiscreteLaplace(scale).spread:
         return None
     return float(f"{1 / (1 + min(max(dropped / kept, 0.0), float(most))):.4g}")
-
-
-def losses(epsilon: Fraction, schema: Schema, period: str | None) -> TripLoss:
-    """Return the largest loss of one trip and of one rider; None for a rider without a limit on trips."""
-    most = most_trips(schema, period)
-    if most is None:
-        return TripLoss(trip=plain(epsilon), rider=None)
-    # One more trip, of a rider who has too many, can replace another trip: two counts change.
-    return TripLoss(trip=plain(2 * epsilon / most), rider=plain(epsilon))
 
 
 def sensitivity(schema: Schema, period: str | None) -> int:
@@ -486,7 +494,7 @@ class CountsMechanism(Mechanism):
         epsilon, unit = self.epsilon, BOUNDED_CONTRIBUTION if schema.protects == RIDER else EPSILON_PER_TRIP
         exceptions = [attribute.exception for attribute in schema if attribute.exception]
         return Promise(
-            guarantee=PureDP(epsilon=epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE),
+            guarantee=self.guarantee(schema),
             basis=self.form.basis,
             mechanism=self.describe(),
             assumptions=(PUBLIC_DOMAIN, CHECKED_FILE, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
@@ -494,13 +502,27 @@ class CountsMechanism(Mechanism):
             numerics=self.form.numerics,
             claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if self.form.why else "",
             why=self.form.why,
-            notes=(*self.notes(), *([_CORRECTION_NOTE] if self.counts_epsilon(schema) < epsilon else [])),
+            notes=(*self.notes(), *([_CORRECTION_NOTE] if self.correction_epsilon(schema) else [])),
         )
 
-    def counts_epsilon(self, schema: Schema) -> Fraction:
-        """Return the part of epsilon for counts: all of it, unless they are corrected for dropped trips."""
+    def guarantee(self, schema: Schema) -> PureDP | ConcentratedDP:
+        return PureDP(epsilon=self.epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE)
+
+    def correction_epsilon(self, schema: Schema) -> Fraction:
+        """Return the epsilon of the sums that correct counts for dropped trips; 0 if counts are not corrected."""
         corrected = schema.contribution is not None and schema.contribution.total_max is not None
-        return self.epsilon * (1 - CORRECTION_SHARE) if corrected else self.epsilon
+        return self.epsilon * CORRECTION_SHARE if corrected else Fraction(0)
+
+    def counts_epsilon(self, schema: Schema) -> Fraction:
+        return self.epsilon - self.correction_epsilon(schema)
+
+    def losses(self, schema: Schema, period: str | None) -> TripLoss:
+        """Return the largest loss of one trip and of one rider; None for a rider without a limit on trips."""
+        most = most_trips(schema, period)
+        if most is None:
+            return TripLoss(trip=plain(self.epsilon), rider=None)
+        # One more trip, of a rider who has too many, can replace another trip: two counts change.
+        return TripLoss(trip=plain(2 * self.epsilon / most), rider=plain(self.epsilon))
 
     def levels(self, schema: Schema) -> dict[str, FeatureColumns]:
         """Return the sums that the owner asks for, the most important first; by default the released types."""
@@ -512,15 +534,15 @@ class CountsMechanism(Mechanism):
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
         measures, period = release.certificate.counts, release.certificate.period
-        follows = same(losses(self.epsilon, schema, period).plain(), measures.loss.plain())
+        follows = same(self.losses(schema, period).plain(), measures.loss.plain())
         require(follows, "certificate.json: the loss of one trip and one rider does not follow from epsilon")
         change = sensitivity(schema, period)
         own = {"trips", "cells", "cells_with_trips", "loss", *self.check_noise(release, schema, change)}
         own |= {"contribution"} if schema.contribution is not None else set()
         if (stated := measures.correction) is not None and (bound := schema.contribution) is not None:
-            part = self.epsilon - self.counts_epsilon(schema)
+            part = self.correction_epsilon(schema)
             scale = stated.total_max / part
-            share = kept_share(stated.kept, stated.dropped, scale, Fraction(stated.total_max - change, bound.max))
+            share = kept_share(stated.kept, stated.dropped, scale, _most_dropped(bound, change))
             due = {"epsilon": plain(part), "scale": plain(scale), "law": DiscreteLaplace.name, "share": share}
             follows = same({**stated.plain(), **due}, stated.plain())
             require(follows, "certificate.json: the correction for dropped trips does not follow from its sums")
@@ -544,16 +566,17 @@ class CountsMechanism(Mechanism):
         dates = dataset.schema.time.calendar(dataset.period)
         days = len(dates) if bound.per == "day" and dates is not None else None
         stated: dict[str, object] = {"max": bound.max, "per": bound.per, "days": days}
+        stated |= {} if bound.per_cell is None else {"per_cell": bound.per_cell}
         if bound.total_max is not None:
             persons, most = dataset.persons, sensitivity(dataset.schema, dataset.period)
             assert persons is not None  # the schema has checked that a column names them
             # One rider changes the first sum by at most `most`, and the second by what is left of `total_max`.
             beyond = np.minimum(np.bincount(persons[every & ~kept]), bound.total_max - most)
-            part = self.epsilon - self.counts_epsilon(dataset.schema)
+            part = self.correction_epsilon(dataset.schema)
             law = DiscreteLaplace(noise_scale(part, bound.total_max))
             drawn_noise = law.draw(noise, 2).tolist()
             num_kept, num_dropped = int((every & kept).sum()) + drawn_noise[0], int(beyond.sum()) + drawn_noise[1]
-            share = kept_share(num_kept, num_dropped, law.scale, Fraction(bound.total_max - most, bound.max))
+            share = kept_share(num_kept, num_dropped, law.scale, _most_dropped(bound, most))
             stated["correction"] = Correction(
                 total_max=bound.total_max,
                 epsilon=plain(part),
@@ -583,7 +606,7 @@ class CountsMechanism(Mechanism):
             trips=int(noisy.counts.sum()),
             cells=universe.num_cells,
             cells_with_trips=len(noisy.cells),
-            loss=losses(self.epsilon, dataset.schema, dataset.period),
+            loss=self.losses(dataset.schema, dataset.period),
             **noisy.figures,
         )
         # Nothing leads from counts back to rows, but the key still proves which dataset they come from.
@@ -619,8 +642,8 @@ class FeatureMechanism(CountsMechanism):
         features, queries = release.certificate.counts.features or [], self.queries(schema)
         same_sums = [item.feature for item in features] == [query.name for query in queries]
         require(same_sums, "certificate.json: the sums are not those that the mechanism queries")
-        parts = [exact(item.epsilon) for item in features]
-        whole = self.counts_epsilon(schema)
+        part_name, whole = self.whole(schema)
+        parts = [exact(getattr(item, part_name) or 0) for item in features]
         adds_up = min(parts) > 0 and sum(parts) == whole
         require(adds_up, "certificate.json: the parts of epsilon do not add up to it")
         law = self.form.law(Fraction(1)).name
@@ -628,7 +651,9 @@ class FeatureMechanism(CountsMechanism):
             # Shares that grow with the level of a tree are rounded; another machine may get another fraction.
             shared = math.isclose(part, query.share * whole, rel_tol=_SHARE_TOLERANCE)
             require(shared, "certificate.json: the shares of epsilon are not those of the mechanism")
-            due = {**item.plain(), "epsilon": plain(part), "scale": plain(change / part), "law": law}
+            scale = plain(self.scale(query, part, change, schema))
+            fixed = {"feature": item.feature, "groups": item.groups}
+            due = {**fixed, part_name: plain(part), "scale": scale, "law": law}
             wrong = f"certificate.json: the noise on {item.feature} does not follow from its epsilon"
             require(same(due, item.plain()), wrong)
         # Check the number of groups of each feature, as far as this is possible without zones and modes.
@@ -663,6 +688,14 @@ class FeatureMechanism(CountsMechanism):
     @abc.abstractmethod
     def check_size(self, queries: NoisyQueries) -> None:
         """Refuse queries that are too large."""
+
+    def whole(self, schema: Schema) -> tuple[Literal["epsilon", "rho"], Fraction]:
+        """Return what queries share, and how much of it there is."""
+        return "epsilon", self.counts_epsilon(schema)
+
+    def scale(self, query: Query, part: Fraction, change: int, schema: Schema) -> Fraction:
+        """Return the scale of the noise of a query, from its part and from the trips of one protected unit."""
+        return noise_scale(part, change)
 
     def asked(self, dataset: Dataset) -> NoisyQueries:
         schema, period = dataset.schema, dataset.period
@@ -724,7 +757,8 @@ class NoisyQueries:
     queries: tuple[Query, ...]  # the cells, if they are queried by themselves, then the features
     features: tuple[Feature, ...]
     laws: tuple[CountLaw, ...]  # law of the noise of each query
-    epsilon: Fraction  # shared by all queries
+    whole: Fraction  # epsilon (or rho) that all queries share
+    part: Literal["epsilon", "rho"] = "epsilon"
 
     @classmethod
     def of(
@@ -737,7 +771,7 @@ class NoisyQueries:
     ) -> NoisyQueries:
         features = tuple(Feature.of(universe, query.columns) for query in queries if query.columns is not None)
         laws = tuple(law(noise_scale(query.share * epsilon, change)) for query in queries)
-        return cls(universe=universe, queries=tuple(queries), features=features, laws=laws, epsilon=epsilon)
+        return cls(universe=universe, queries=tuple(queries), features=features, laws=laws, whole=epsilon)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -759,12 +793,14 @@ class NoisyQueries:
 
     def describe(self) -> list[FeatureNoise]:
         return [
-            FeatureNoise(
-                feature=query.name,
-                groups=size,
-                epsilon=plain(query.share * self.epsilon),
-                scale=plain(law.scale),
-                law=law.name,
+            FeatureNoise.model_validate(
+                {
+                    "feature": query.name,
+                    "groups": size,
+                    self.part: plain(query.share * self.whole),
+                    "scale": plain(law.scale),
+                    "law": law.name,
+                }
             )
             for query, size, law in zip(self.queries, self.sizes, self.laws, strict=True)
         ]

@@ -260,6 +260,7 @@ class StatedContribution(Model):
     max: int
     per: Literal["day", "period"]
     days: int | None
+    per_cell: int | None = None
     correction: Correction | None = None
 
 
@@ -275,8 +276,9 @@ class FeatureNoise(Model):
 
     feature: str
     groups: int
-    epsilon: Number
-    scale: Number
+    epsilon: Number | None = None  # its part of epsilon or, with Gaussian noise, of rho
+    rho: Number | None = None
+    scale: Number  # of Gaussian noise the variance
     law: str
 
 

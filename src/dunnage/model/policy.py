@@ -227,8 +227,8 @@ class Policy:
         schema = self.schema
         bound = schema.contribution
         parts: tuple[object, ...] = (schema.protects, schema.together, schema.person, schema.trip, bound, schema.dates)
-        if bound is not None and bound.total_max is not None:  # digests of earlier versions stay as they are
-            parts += (bound.total_max,)
+        if bound is not None and (bound.total_max, bound.per_cell) != (None, None):  # earlier digests stay the same
+            parts += (bound.total_max, bound.per_cell)
         columns = [{**column.describe(), "cells": repr(column.cells)} for column in schema]
         return digest_of({"columns": columns, "rules": repr((parts, self.small)), "files": dict(self.files)})
 
@@ -714,16 +714,18 @@ class ContributionTable(MadeTable[Contribution | None]):
     max: int | None = key("a whole number of trips, such as 3", None)
     per: Span | None = None
     total_max: int | None = key("a whole number of trips, several times max", None)
+    per_cell: int | None = key("a whole number of trips, such as 1", None)
 
     @cached_property
     def made(self) -> Contribution | None:
-        if self.max is None and self.per is None and self.total_max is None:
+        if all(bound is None for bound in (self.max, self.per, self.total_max, self.per_cell)):
             return None
         if self.max is None:
             raise Flaws(Problem("is missing", where="max", remedy="Write max = a whole number of trips, such as 3."))
         if self.per is None:
             raise Flaws(Problem("is missing", where="per", remedy=f"Write per = {' | '.join(CONTRIBUTION_SPANS)}."))
-        return Contribution(person=self.person, max=self.max, per=self.per, total_max=self.total_max)
+        more = {"total_max": self.total_max, "per_cell": self.per_cell}
+        return Contribution(person=self.person, max=self.max, per=self.per, **more)
 
 
 def _in_stops(column: str) -> Any:

@@ -181,9 +181,11 @@ class Contribution:
     per: str
     # Trips of one rider in all that two noisy sums see, to correct counts for the trips that max drops
     total_max: int | None = field(default=None, repr=False)
+    per_cell: int | None = field(default=None, repr=False)  # trips of one rider that count in one cell, at most
 
     def __post_init__(self) -> None:
-        for name, value, least in (("max", self.max, 1), ("total_max", self.total_max, 2)):
+        bounds = (("max", self.max, 1), ("total_max", self.total_max, 2), ("per_cell", self.per_cell, 1))
+        for name, value, least in bounds:
             whole = isinstance(value, Integral) and not isinstance(value, bool)
             if name == "max" or value is not None:
                 if not whole or not least <= value <= MAX_CONTRIBUTED:  # type: ignore[operator]

@@ -19,6 +19,7 @@ from dunnage.ledger import Ledger
 from dunnage.mechanisms import counts as mechanisms
 from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts, true_counts
 from dunnage.mechanisms.fitted_counts import QUESTIONS, FittedCounts
+from dunnage.mechanisms.gaussian_counts import GaussianCounts
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.proving.examining import (
@@ -46,7 +47,12 @@ _LAZY_DRAWS = 1_200
 
 @cache
 def trips_policy(
-    num_windows: int = 2, *, most: int | None = None, total: int | None = None, daily: bool = False
+    num_windows: int = 2,
+    *,
+    most: int | None = None,
+    total: int | None = None,
+    per_cell: int | None = None,
+    daily: bool = False,
 ) -> Policy:
     attributes: dict[str, dict[str, Any]] = {
         "card": {"role": "identifier"},
@@ -72,7 +78,8 @@ def trips_policy(
     if most is not None:
         document |= {"protects": _RIDER, "contribution": {"person": "card", "max": most}}
         document["contribution"]["per"] = "day" if daily else "period"
-        document["contribution"] |= {} if total is None else {"total_max": total}
+        more = {"total_max": total, "per_cell": per_cell}
+        document["contribution"] |= {name: value for name, value in more.items() if value is not None}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "stops.csv").write_text("stop\nS\n")
         return Policy.from_dict(document, path=Path(folder) / "policy.toml")
@@ -339,6 +346,20 @@ def check_fitted_counts(long: bool) -> Iterator[Verdict]:
     yield examine(_days(rider, most=1, steps=5), long=long)
 
 
+def check_gaussian_counts(long: bool) -> Iterator[Verdict]:
+    """Check cells alone, cells with their total, riders whose trips in a cell are limited, and all shares."""
+    shares = product(((), [[]], [["window"]]), ("uniform", "cells"))
+    yield examine_shares([GaussianCounts(epsilon=1, delta="1e-6", features=f, budget_shares=s) for f, s in shares])
+    cells = GaussianCounts(epsilon=6, delta="0.01")
+    yield examine(counts_case(cells, TABLES, steps=4, variant="2 cells"), long=long)
+    total = GaussianCounts(epsilon=12, delta="0.01", features=[[]])
+    yield examine(counts_case(total, TABLES if long else TABLES[:2], steps=3, variant="2 cells and total"), long=long)
+    policy = trips_policy(2, most=2, per_cell=1)
+    tables = [trips((1, 0), cards=["A"]), trips((2, 1), cards=["A", "B", "B"])]
+    variant = "riders of at most 2 trips, one in a cell"
+    yield examine(_case(GaussianCounts(epsilon=8, delta="0.01"), policy, tables, 4, variant=variant), long=long)
+
+
 def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
     yield examine(counts_case(kind(epsilon=6), TABLES, steps=3, variant="2 cells"), long=long)
     yield examine(_group(kind(epsilon=6), 2, steps=5), long=long)
@@ -349,4 +370,5 @@ CHECKS: Checks = {
     HierarchicalCounts: check_hierarchical_counts,
     ConstrainedCounts: check_constrained_counts,
     FittedCounts: check_fitted_counts,
+    GaussianCounts: check_gaussian_counts,
 }

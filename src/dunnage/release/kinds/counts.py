@@ -100,11 +100,13 @@ class CountsKind(Kind):
         if certificate.basis != "proved":
             return ()
         loss, bound = certificate.counts.loss, _bound_words(certificate)
-        each = decimal_text(exact(loss.trip), up=True)
-        trip = f"One trip loses at most epsilon {each}."
+        delta = getattr(certificate.guarantee, "delta", None)
+        each, at = decimal_text(exact(loss.trip), up=True), f" at delta {decimal_text(delta)}" if delta else ""
+        trip = f"One trip loses at most epsilon {each}{at}."
         if not bound or loss.rider is None:
-            return trip, f"One rider loses at most epsilon {each} for each trip; the number of trips has no bound."
-        return f"One rider loses at most epsilon {decimal_text(exact(loss.rider), up=True)}: {bound}.", trip
+            many = "more with each trip" if delta else f"at most epsilon {each} for each trip"
+            return trip, f"One rider loses {many}; the number of trips has no bound."
+        return f"One rider loses at most epsilon {decimal_text(exact(loss.rider), up=True)}{at}: {bound}.", trip
 
     def readme(self, release: Release, columns: str) -> str:
         return fill(
@@ -179,6 +181,7 @@ def _bound_words(certificate: Certificate) -> str:
     if certificate.guarantee.protects != RIDER or bound is None:
         return ""
     counted = f"of each rider at most {several(bound.max, 'trip')}"
+    counted += "" if bound.per_cell is None else f" ({bound.per_cell:,} of one type)"
     were = "was" if bound.max == 1 else "were"
     if bound.days is not None:
         return f"{counted} a day {were} counted, on {several(bound.days, 'day')}: {bound.max * bound.days:,} in all"
@@ -364,10 +367,16 @@ def _noise_lines(certificate: Certificate) -> list[str]:
         spread = trips_amount(count_noise_spread(noise.law, exact(noise.scale)))
         return [f"Noise       {noise.law}, standard deviation {spread} on each type"]
     return [
-        f"Noise       {item.feature}: epsilon {decimal_text(exact(item.epsilon))}, standard deviation "
+        f"Noise       {item.feature}: {_part_words(item)}, standard deviation "
         f"{trips_amount(count_noise_spread(item.law, exact(item.scale)))} on each of {item.groups:,}"
         for item in measures.features
     ]
+
+
+def _part_words(item: FeatureNoise) -> str:
+    if item.rho is not None:
+        return f"rho {float(exact(item.rho)):.3g}"
+    return f"epsilon {decimal_text(exact(item.epsilon or 0))}"
 
 
 def amount(trips: float) -> str:
