@@ -183,7 +183,7 @@ def released(own: Trips, job: FleetJob) -> DrawnCounts | Counted:
     if job.method == EXACT:
         return own.counted
     if job.method == THRESHOLDED:
-        way = NoisyCounts(epsilon=str(job.epsilon), threshold=threshold(own.num_cells, job.epsilon))
+        way = NoisyCounts(epsilon=str(job.epsilon), threshold=threshold(own.num_cells, job.epsilon), rounding="round")
         return way.draw_counts(own.counted, way.law(own.dataset), noise)
     return own.draw(job.method, job.epsilon, job.form)(noise)
 

@@ -215,6 +215,8 @@ CASES = [
         "constrained-counts", {"epsilon": 1, "features": [["mode"]], "budget_shares": {"cells": 0.7, "mode": 0.3}}
     ),
     CountsCase("fitted-counts", {"epsilon": 1}),
+    CountsCase("gaussian-counts", {"epsilon": 1, "delta": 1e-6}),
+    CountsCase("gaussian-counts", {"epsilon": 2, "delta": 1e-6, "features": "O3", "budget_shares": "cells"}),
     CountsCase("fitted-counts", {"epsilon": 2, "workload": ["zone pairs by window", "stop pairs by window"]}),
     CountsCase("fitted-counts", {"epsilon": 1, "budget_shares": {"departures": 0.7, "windows": 0.3}}),
 ]
@@ -229,6 +231,10 @@ CLUSTERED = {
     "keep": {"start": {"mean": 0.4}},
     "buckets": {"start": 100},
 }
+CORRECTED = {
+    "protects": "rider",
+    "contribution": {"person": "card", "max": 3, "per": "period", "total_max": 9, "per_cell": 1},
+}
 BY_DAY = {"protects": "rider", "contribution": {"person": "card", "max": 3, "per": "day"}}
 LARGER_CASES = [
     Case("utility-clusters", CLUSTERED, RIDE, {"protects": "ride", "contribution": {"person": "card"}}),
@@ -237,5 +243,7 @@ LARGER_CASES = [
     CountsCase("noisy-counts", {"epsilon": 1}, {}, {**BY_DAY, "time": WEEKDAYS}),
     CountsCase("constrained-counts", {"epsilon": 1}, {}, {**RIDERS, "time": WEEKDAYS}),
     CountsCase("fitted-counts", {"epsilon": 1}, {}, {**RIDERS, "time": WEEKDAYS}),
+    CountsCase("gaussian-counts", {"epsilon": 1, "delta": 1e-6}, {}, CORRECTED),
+    CountsCase("noisy-counts", {"epsilon": 1}, {}, CORRECTED),
 ]
 """More kinds of columns, persons, days and riders."""

@@ -47,7 +47,7 @@ ZONES = np.array([0, 1, 0, 1], dtype=np.int32)
 MODES = (np.add.outer(np.arange(4), 2 * np.arange(4)) % 3).astype(np.int16)
 CITY = dn.City(stops=STOPS, zone_names=("in", "out"), zones=ZONES, mode_names=("x", "y", "z"), modes=MODES)
 WINDOWS = 3
-NOISY = {"name": "noisy-counts", "epsilon": 1}
+NOISY = {"name": "noisy-counts", "epsilon": 1, "rounding": "round"}
 CONSTRAINED = {"name": "constrained-counts", "epsilon": 1}
 FLAT = [("window",), ("origin_zone", "destination_zone", "window"), ("mode", "window")]
 TOTAL_VARIATION = "total variation distance"
@@ -361,12 +361,12 @@ def test_suspicions_on_this_release_by_hand():
     assert guess.private
 
 
-@pytest.mark.parametrize("rounding", ["round", "floor"])
+@pytest.mark.parametrize("rounding", ["discrete", "round", "floor"])
 def test_over_many_cells_guesses_are_right_as_often_as_computed(rounding):
     release, *_ = published({**NOISY, "rounding": rounding})
     sight = CountsView.of(release)
     true = np.full(200_000, 40)
-    law = {"round": RoundedLaplace, "floor": FlooredLaplace}[rounding](Fraction(1))
+    law = {kind.name: kind for kind in (DiscreteLaplace, RoundedLaplace, FlooredLaplace)}[rounding](Fraction(1))
     noise = law.draw(dn.Noise(seed=2), len(true))
     found = weighed_by_counts(sight, true + noise, true)
     expected = dn.audit(release, external=True).finding("membership guess")

@@ -46,6 +46,7 @@ QUICK = {
     "hierarchical-counts": {"epsilon": 40, "features": [[]]},
     "constrained-counts": {"epsilon": 40, "features": [[]]},
     "fitted-counts": {"epsilon": 40, "budget_shares": {"windows": 1}},
+    "gaussian-counts": {"epsilon": 20, "delta": "0.01"},
 }
 """Parameters with which prove examines a mechanism in a moment, where those of its kind are not enough."""
 

@@ -9,6 +9,7 @@ import json
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refusal, refused
 
-from dunnage.errors import CompositionError, ParameterError
+from dunnage.errors import BudgetError, CompositionError, ParameterError
+from dunnage.ledger import Ledger
 from dunnage.model.guarantees import (
     NO_LOSS,
     UNBOUNDED,
@@ -24,6 +26,7 @@ from dunnage.model.guarantees import (
     Assumption,
     Basis,
     Budget,
+    ConcentratedDP,
     Guarantee,
     KAnonymity,
     LocalDP,
@@ -33,6 +36,7 @@ from dunnage.model.guarantees import (
     Promise,
     PureDP,
     SampledDP,
+    SpendPurpose,
     WithinCluster,
     WithinPublishedBorders,
     compose,
@@ -307,3 +311,55 @@ def test_concentrated_budgets_need_a_delta_and_count_no_other() -> None:
         assert not budget.spent([*losses, Loss(left.epsilon + Fraction(1, 10**6))]).within(budget.limit)
         assert budget.spent(losses + losses[:1] * more).within(budget.limit)
         assert not budget.spent(losses + losses[:1] * (more + 1)).within(budget.limit)
+
+
+def test_gaussian_releases_compose_as_an_independent_accountant_says() -> None:
+    """Days of discrete Gaussian noise: rho adds up, also with plain releases; never below the exact curve."""
+    from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    delta, rho = Fraction("1e-6"), ConcentratedDP.largest_rho(Fraction(1, 10), Fraction("1e-6"))
+    assert Fraction("0.999") < concentrated_epsilon(rho, delta) * 10 <= 1
+    one = ConcentratedDP(epsilon="0.1", delta=delta, rho=rho, protects="rider", neighbours="add-remove")
+    limit = Budget(epsilon=4, delta=delta, neighbours="add-remove", accounting="concentrated")
+    loss = one.plain_loss(Neighbours.ADD_REMOVE)
+    sigma = 1 / math.sqrt(2 * float(rho))  # of noise on a count that one rider changes by 1
+    for num in (1, 7, 365):
+        ours = limit.spent([loss] * num).epsilon
+        assert ours is not None
+        best = 1 + math.sqrt(-math.log(1e-6) / (num * float(rho)))
+        orders = [1 + (best - 1) * math.exp(step / 20_000) for step in range(-20_000, 10_000)]
+        event = SelfComposedDpEvent(GaussianDpEvent(sigma), num)
+        assert float(ours) == pytest.approx(RdpAccountant(orders).compose(event).get_epsilon(1e-6), rel=1e-9)
+        exact = PLDAccountant().compose(event).get_epsilon(1e-6)
+        assert 0.7 * float(ours) < exact < float(ours)
+        assert compose([one] * num).epsilon == (one.epsilon if num == 1 else ours)
+    # A plain release adds half its epsilon squared; what has a delta but no rho is not counted, nor another unit.
+    both = limit.spent([loss, Loss(Fraction(1, 2))])
+    assert both.epsilon == concentrated_epsilon(rho + Fraction(1, 8), delta)
+    assert not limit.spent([loss, Loss(Fraction(1, 2), delta)]).bounded
+    refusal(CompositionError, compose, [one, dataclasses.replace(one, protects="trip")])
+    assert one.plain_loss(Neighbours.REPLACE_ONE).rho == 4 * rho
+    assert guarantee_from(one.to_dict()) == one
+    refusal(ParameterError, dataclasses.replace, one, rho=2 * rho)
+    assert implies(one, ApproximateDP(epsilon="0.1", delta=delta, protects="rider", neighbours="add-remove"))
+
+
+def test_a_ledger_keeps_rho(tmp_path: Path) -> None:
+    delta = Fraction("1e-6")
+    rho = ConcentratedDP.largest_rho(Fraction(1, 10), delta)
+    limit = Budget(epsilon="0.3", delta=delta, neighbours="add-remove", accounting="concentrated")
+    guarantee = ConcentratedDP(epsilon="0.1", delta=delta, rho=rho, protects="rider", neighbours="add-remove")
+    promise = Promise(guarantee=guarantee, basis=Basis.PROVED, mechanism={"name": "toy"})
+    allowed = max(num for num in range(1, 20) if concentrated_epsilon(num * rho, delta) <= Fraction("0.3"))
+    assert allowed > 3  # the sum of epsilon would allow three
+    for day in range(allowed):
+        ledger = Ledger(tmp_path / "ledger.sqlite")
+        ledger.spend(promise, SpendPurpose(dataset="taps", policy_digest="x", period=f"day {day}", budget=limit))
+    counted = Ledger(tmp_path / "ledger.sqlite").statement("taps").counted
+    assert counted.epsilon == concentrated_epsilon(allowed * rho, delta)
+    again = SpendPurpose(dataset="taps", policy_digest="x", period="one more", budget=limit)
+    refusal(BudgetError, Ledger(tmp_path / "ledger.sqlite").spend, promise, again)
+    trips = dataclasses.replace(promise, guarantee=dataclasses.replace(guarantee, protects="trip"))
+    refusal(BudgetError, Ledger(tmp_path / "ledger.sqlite").spend, trips, again)

@@ -59,13 +59,13 @@ def test_worst_ratio_of_a_cell_is_within_epsilon():
         assert math.exp(0.9 * epsilon) < worst <= math.exp(epsilon) * (1 + 1e-9), (kind, threshold)
 
 
-@pytest.mark.parametrize("rounding", ["round", "floor"])
+@pytest.mark.parametrize("rounding", ["discrete", "round", "floor"])
 @pytest.mark.parametrize("dense", [True, False])
 def test_released_counts_have_the_law(monkeypatch, rounding, dense):
     """A cell of 2 trips and three empty ones, by both paths; 4,000 releases."""
     monkeypatch.setattr(noisy_counts, "MAX_DENSE_CELLS", 1 << 22 if dense else 0)
     of, mechanism, noise = universe(2, 1), dn.NoisyCounts(epsilon=1, rounding=rounding, threshold=2), dn.Noise()
-    kind = RoundedLaplace if rounding == "round" else FlooredLaplace
+    kind = {law.name: law for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace)}[rounding]
     table, law = counted(of, [0, 2, 0, 0]), kind(Fraction(1))
     found = np.zeros((4_000, 4), dtype=np.int64)
     for row in found:
@@ -93,6 +93,7 @@ def test_a_trillion_cells():
 def test_as_published_rounds_floating_noise():
     of = universe(3, 2)
     mechanism = dn.NoisyCounts(epsilon=1, as_published=True)
+    assert (mechanism.rounding, dn.NoisyCounts(epsilon=1).rounding) == ("round", "discrete")
     drawn = mechanism.draw_counts(counted(of, [50] * 18), FloatingLaplace(Fraction(1)), dn.Noise())
     assert len(drawn.cells) == 18
     assert drawn.figures["noise"].law == "floating"
@@ -104,6 +105,7 @@ def test_bad_parameters_are_refused():
         ({"rounding": "up"}, "rounding"),
         *(({"threshold": threshold}, "threshold") for threshold in (0, 1.5, True, 10**30)),
         ({"as_published": 1}, "as_published"),
+        ({"as_published": True, "rounding": "discrete"}, "as_published"),
     ):
         with pytest.raises(ParameterError, match=what):
             dn.NoisyCounts(**{"epsilon": 1, **parameters})
@@ -121,5 +123,5 @@ def test_noise_and_loss_grow_with_the_trips_of_a_rider():
             most / (query.share * 2) for query in noisy_counts.ConstrainedCounts(epsilon=2).queries(policy.schema)
         ]
         assert [law.scale for law in queries.laws] == shares
-        loss = noisy_counts.losses(Fraction(2), policy.schema, None)
+        loss = noisy_counts.NoisyCounts(epsilon=2).losses(policy.schema, None)
         assert (Fraction(loss.trip), loss.rider) == (Fraction(4, most), 2)

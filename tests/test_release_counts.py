@@ -159,7 +159,7 @@ def test_readme_and_show_have_the_figures_that_the_receiver_needs(tmp_path: Path
 
 def test_the_readme_says_how_far_the_total_of_plain_noise_is_off(tmp_path: Path) -> None:
     release = released(tmp_path, {**PLAIN, "epsilon": "0.5"})
-    made = 0.5 * math.exp(-0.25) * (1 + 1 / math.expm1(0.5)) * release.universe.num_cells
+    made = release.universe.num_cells / (2 * math.sinh(0.5))
     assert f"{amount(made)} trips" in readme(release, tmp_path)
     assert [amount(value) for value in (0.123456, 99.96, 1234.5)] == ["0.123", "100", "1,234"]
 

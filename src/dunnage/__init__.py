@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts
     from dunnage.mechanisms.fitted_counts import FittedCounts
     from dunnage.mechanisms.full_domain import FullDomain
+    from dunnage.mechanisms.gaussian_counts import GaussianCounts
     from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
     from dunnage.mechanisms.partition import Partition
     from dunnage.mechanisms.sampled_lattice import SampledLattice
@@ -147,6 +148,7 @@ PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
         "mechanisms.noisy": ("NoisyValues", "NoisyClusters"),
         "mechanisms.counts": ("NoisyCounts", "HierarchicalCounts", "ConstrainedCounts"),
         "mechanisms.fitted_counts": ("FittedCounts",),
+        "mechanisms.gaussian_counts": ("GaussianCounts",),
         "devices.numbers": ("LocalNumeric",),
         "devices.places": ("LocalLocation",),
         "devices.paths": ("LocalTrajectory",),

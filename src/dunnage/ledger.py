@@ -42,11 +42,13 @@ from dunnage.model.guarantees import (
     UNBOUNDED,
     Accounting,
     Budget,
+    ConcentratedDP,
     KAnonymity,
     Loss,
     Neighbours,
     Promise,
     SpendPurpose,
+    guarantee_from,
 )
 from dunnage.model.guarantees import total as sum_of
 from dunnage.model.periods import LABEL, LENGTHS, length_of
@@ -248,8 +250,13 @@ def _fraction_text(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
 
 
-def _loss_from(epsilon: str, delta: str) -> Loss:
-    return UNBOUNDED if epsilon == _NONE else Loss(Fraction(epsilon), Fraction(delta))
+def _loss_from(epsilon: str, delta: str, guarantee: Mapping[str, object], neighbours: Neighbours) -> Loss:
+    if epsilon == _NONE:
+        return UNBOUNDED
+    # A row has no column for rho: it is that of the guarantee, whose loss is charged unless there is none.
+    concentrated = guarantee["model"] == ConcentratedDP.model
+    rho = guarantee_from(guarantee).plain_loss(neighbours).rho if concentrated else None
+    return Loss(Fraction(epsilon), Fraction(delta), rho)
 
 
 def _loss_data(loss: Loss) -> dict[str, int | float | str] | str:
@@ -495,8 +502,8 @@ def _spends(database: sqlite3.Connection, dataset: str) -> tuple[Spend, ...]:
         return tuple(
             Spend(
                 guarantee=guarantee,
-                loss_add_remove=_loss_from(*row[1:3]),
-                loss_replace_one=_loss_from(*row[3:5]),
+                loss_add_remove=_loss_from(row[1], row[2], guarantee, Neighbours.ADD_REMOVE),
+                loss_replace_one=_loss_from(row[3], row[4], guarantee, Neighbours.REPLACE_ONE),
                 **dict(zip(_PLAIN_COLUMNS, row[5:], strict=True)),
             )
             for row, guarantee in zip(rows, guarantees, strict=True)
@@ -592,7 +599,8 @@ def _overspend(budget: Budget, losses: Sequence[Loss], cost: Loss, dataset: str,
     else:
         who = "an earlier release had" if not spent.bounded and budget.spent([cost]).bounded else "the release has"
         why = f"{who} no bound between {budget.neighbours} neighbours"
-        if budget.accounting is Accounting.CONCENTRATED and (cost.delta or sum_of(losses).delta):
+        with_delta = any(loss.delta and loss.rho is None for loss in (*losses, cost))
+        if budget.accounting is Accounting.CONCENTRATED and with_delta:
             why = f"{who} a delta of its own, which concentrated accounting does not count"
         if others:
             units = " and one ".join(others)

@@ -302,7 +302,9 @@ def _clearance(
     return house.clear(house.of_promise(promise, spends), exception)
 
 
-def predicted(data: Dataset, *, helpful: bool = True, progress: Progress | None = None) -> Usefulness | None:
+def predicted(
+    data: Dataset, *, helpful: bool = True, bounds: bool = False, progress: Progress | None = None
+) -> Usefulness | None:
     """Predict how useful counts of trips will be, from the policy alone; None if it does not say what to expect."""
     if data.schema.trip is None:
         return None
@@ -310,7 +312,8 @@ def predicted(data: Dataset, *, helpful: bool = True, progress: Progress | None 
 
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
-        return predict_usefulness(data.policy, mechanism, period=data.period, helpful=helpful, progress=progress)
+        options = {"helpful": helpful, "bounds": bounds}
+        return predict_usefulness(data.policy, mechanism, period=data.period, progress=progress, **options)
 
 
 def owner_warnings(data: Dataset) -> tuple[str, ...]:
@@ -391,8 +394,13 @@ def _trip_warnings(data: Dataset) -> Iterator[str]:
     sizes = np.unique(groups, return_counts=True)[1]
     if (dropped := float(np.maximum(sizes - bound.max, 0).sum() / sizes.sum())) >= MANY_DROPPED:
         yield (
-            f"max = {bound.max} in [contribution] drops {percent(dropped)} of these trips, and every count is too low "
-            "by about that. dunnage publish --dry-run shows what other bounds drop."
+            f"max = {bound.max} in [contribution] drops {percent(dropped)} of these trips, and "
+            + (
+                "every count is too low by about that. Write total_max, several times max, to have counts corrected; "
+                if bound.total_max is None
+                else "counts are corrected for it, on average over all places. "
+            )
+            + "dunnage publish --dry-run shows what other bounds drop."
         )
 
 
@@ -555,7 +563,7 @@ def rehearse(
             _check_places(mechanism, data, out, force=force)
     except OutputError as error:
         refusals.append(str(error))
-    foresight, usefulness = foresee(data), predicted(data, progress=progress)
+    foresight, usefulness = foresee(data), predicted(data, bounds=True, progress=progress)
     if usefulness is not None:
         foresight = replace(foresight, warnings=(*foresight.warnings, *_spread_warnings(data, usefulness)))
     with _opened(ledger, data.policy, again=again) as book:

@@ -9,6 +9,7 @@ so that a refusal reveals nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -26,7 +27,6 @@ from dunnage.mechanisms.counts import (
     DrawnCounts,
     Feature,
     FeatureColumns,
-    kept_rows,
     true_counts,
 )
 from dunnage.model.certificate import ExpectedError, LevelError
@@ -48,6 +48,7 @@ MAX_TRIPS = 200_000  # with more, only the busiest windows are predicted: all of
 MAX_WINDOW_TRIPS = 1_000_000  # trips of one window that are generated; with more, errors are smaller than predicted
 REMEDY_ERROR = 0.6  # the largest predicted error of a table that a refusal recommends
 LONGER = (7, 30)  # how many times as long a period could be
+BOUNDS = (1, 2, 3, 5, 8, 12, 20, 30, 50)  # on the trips of a rider
 EPSILONS = (2, 4, 8)  # by how much epsilon could grow
 MAX_EPSILON = 10
 NUM_ZONES = (20, 10, 5)  # how many zones a city without any could have
@@ -57,6 +58,11 @@ UNCHECKED = (
     "Write the number that you expect in one release, from public knowledge and not from this file, into the policy: "
     "[expect] and, below it, trips = 30000. dunnage publish --dry-run then predicts the error at each level."
 )
+
+
+class BoundError(NamedTuple):
+    max: int  # the bound on the trips of a rider
+    levels: tuple[LevelError, ...]  # the released types, and their coarsest sums but the total
 
 
 class Remedy(NamedTuple):
@@ -70,6 +76,7 @@ class Usefulness:
 
     expected: ExpectedError
     remedies: tuple[Remedy, ...] = ()
+    bounds: tuple[BoundError, ...] = ()  # what other bounds on the trips of a rider would lead to
 
     @property
     def is_noise(self) -> bool:
@@ -100,7 +107,9 @@ class Usefulness:
     def to_dict(self) -> dict[str, object]:
         levels = [{**item.plain(), "verdict": item.verdict} for item in self.expected.levels]
         remedies = [{"change": item.change, **item.level.plain()} for item in self.remedies]
-        return {**self.expected.plain(), "levels": levels, "noise": self.is_noise, "remedies": remedies}
+        bounds = [{"max": item.max, "levels": [level.plain() for level in item.levels]} for item in self.bounds]
+        stated = {**self.expected.plain(), "levels": levels, "noise": self.is_noise, "remedies": remedies}
+        return {**stated, **({"bounds": bounds} if bounds else {})}
 
 
 class Trial(NamedTuple):
@@ -120,6 +129,7 @@ def predict_usefulness(
     *,
     period: str | None = None,
     helpful: bool = True,  # whether to look for what would help if the counts are noise
+    bounds: bool = False,  # whether to try other bounds on the trips of a rider, if the number of riders is expected
     progress: Progress | None = None,
 ) -> Usefulness | None:
     """Predict the error of a table of counts; None if the policy does not say how many trips to expect."""
@@ -130,10 +140,33 @@ def predict_usefulness(
     trial = Trial(policy, mechanism, period)
     part = Part.of(policy, period, policy.expect.trips)
     expected = ExpectedError(trips=policy.expect.trips, levels=part.errors(trial, MAX_DRAWS), hours=part.hours)
+    tried: tuple[BoundError, ...] = ()
+    if bounds and policy.schema.contribution is not None and policy.expect.riders is not None:
+        tell("trying bounds on the trips of a rider")
+        tried = tuple(_tried_bounds(trial, part))
     if not expected.is_noise or not helpful:
-        return Usefulness(expected=expected)
+        return Usefulness(expected=expected, bounds=tried)
     tell("looking for a policy with useful counts")
-    return Usefulness(expected=expected, remedies=tuple(_remedies(trial, part)))
+    return Usefulness(expected=expected, remedies=tuple(_remedies(trial, part)), bounds=tried)
+
+
+def _tried_bounds(trial: Trial, part: Part) -> Iterator[BoundError]:
+    """Yield predicted errors bound by bound, until larger bounds have made both levels worse twice."""
+    schema, best, worse = trial.policy.schema, (math.inf, math.inf), 0
+    assert schema.contribution is not None
+    for most in sorted({*BOUNDS, schema.contribution.max}):
+        bounded = replace(schema, contribution=replace(schema.contribution, max=most))
+        try:
+            first, *others = part.errors(trial._replace(policy=replace(trial.policy, schema=bounded)))
+        except ParameterError:  # total_max is not above it
+            return
+        levels = (first, *others[:-1][-2:-1])
+        yield BoundError(most, levels)
+        now = tuple(level.error for level in (levels[0], levels[-1]))
+        worse = worse + 1 if now[0] > best[0] and now[1] > best[1] else 0
+        best = (min(best[0], now[0]), min(best[1], now[1]))
+        if worse == 2 and most > schema.contribution.max:
+            return
 
 
 class Part(NamedTuple):
@@ -176,8 +209,7 @@ class Part(NamedTuple):
         errors, levels = [], {**asked, **others}
         for draw in range(num_draws):
             noise = Noise(seed=SEED + draw)
-            rows = self.rows if trips.schema.contribution is None else self.rows & kept_rows(trips, noise)
-            table = trial.mechanism.draw_counts(true_counts(trips, rows=rows), prepared, noise)
+            table = trial.mechanism.draw_table(trips, prepared, noise, self.rows)
             errors.append(level_errors(truth, table, levels.values()))
         places, predicted = truth.universe.split(truth.cells), []
         for (level, columns), error in zip(levels.items(), np.mean(errors, axis=0).tolist(), strict=True):

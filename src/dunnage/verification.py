@@ -367,7 +367,15 @@ def _schema_of(certificate: Certificate) -> Schema:
                 attributes=(*kept, *hidden),
                 protects=certificate.guarantee.protects,
                 trip=Trip(origin=origin, destination=destination, time="window", day=day, level=level),
-                contribution=None if bound is None else Contribution(person=_HIDDEN, max=bound.max, per=bound.per),
+                contribution=None
+                if bound is None
+                else Contribution(
+                    person=_HIDDEN,
+                    max=bound.max,
+                    per=bound.per,
+                    total_max=getattr(certificate.counts.correction, "total_max", None),
+                    per_cell=bound.per_cell,
+                ),
             )
         _check(all(item.kind in (None, *KINDS) for item in certificate.attributes), "an attribute has an unknown kind")
         attributes = [

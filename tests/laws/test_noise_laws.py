@@ -121,6 +121,22 @@ def test_discrete_laplace_and_geometric(engine):
         assert pvalue(engine.draw("geometric", scale), geometric_cdf(scale)) > ALPHA
 
 
+def gaussian_cdf(variance):
+    reach = 40 + int(12 * math.sqrt(variance))
+    masses = [math.exp(-(k * k) / (2 * float(variance))) for k in range(-reach, reach + 1)]
+    steps = list(accumulate(masses))
+    return lambda k: 0.0 if k < -reach else steps[min(k + reach, 2 * reach)] / steps[-1]
+
+
+def test_discrete_gaussian(engine):
+    """Variances whose proposals are kept with probability 1 at some number (2), or that are tiny or no square."""
+    for variance in (Fraction(1, 5), 2, Fraction(50, 3), 1000):
+        assert pvalue(engine.draw("discrete_gaussian", variance), gaussian_cdf(variance)) > ALPHA, variance
+    large = engine.draw("discrete_gaussian", 10**14, size=10_000)
+    assert pvalue_pmf(np.abs(large) % 16, [1 / 16] * 16) > ALPHA
+    assert stats.kstest(large / 1e7, "norm").pvalue > ALPHA
+
+
 @pytest.mark.parametrize(("law", "cdf_of"), [("geometric", geometric_cdf), ("discrete_laplace", laplace_cdf)])
 def test_large_scales(law, cdf_of):
     for scale, (engine, size) in itertools.product(LARGE_SCALES, zip(ENGINES, (30_000, 400_000), strict=False)):

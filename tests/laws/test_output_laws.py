@@ -31,6 +31,7 @@ TRIPS = {
     "hierarchical-counts": {"features": [[]]},
     "constrained-counts": {"features": [[]]},
     "fitted-counts": {"budget_shares": {"windows": 1}},
+    "gaussian-counts": {"delta": "0.01"},
 }
 PROFILE = {"name": "size-profile", "epsilon": 3, "risk": 0.2, "expected": 2, "intervals": 2}
 

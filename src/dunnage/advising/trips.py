@@ -26,7 +26,7 @@ from dunnage.advising.rows import check_digest, in_words, release_in_memory, rou
 from dunnage.advising.sweep import AdviceRequest, Candidate, Candidates, Draw, Reference, Subject, allowed, words
 from dunnage.errors import NoPlanError, ParameterError, Refusal
 from dunnage.exact import exact, whole
-from dunnage.kernels.counts.laplace import RoundedLaplace, surplus
+from dunnage.kernels.counts.laplace import DiscreteLaplace, surplus
 from dunnage.mechanisms.counts import (
     MAX_THRESHOLD,
     ConstrainedCounts,
@@ -204,7 +204,7 @@ def _candidates(subject: TripSubject, policy: Policy) -> Iterator[Candidate]:
     room /= policy.schema.universe(period).num_cells
     for epsilon in epsilons:
         # The smallest threshold at which noise creates few trips, by public facts and the rough number of trips.
-        law, threshold = RoundedLaplace(change / exact(epsilon)), 1
+        law, threshold = DiscreteLaplace(change / exact(epsilon)), 1
         while surplus(law, threshold) > room and threshold < MAX_THRESHOLD:
             threshold += max(1, threshold // 8)
         if threshold == 1 or not quick:

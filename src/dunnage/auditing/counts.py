@@ -61,12 +61,19 @@ FLOATING_DRAWS = 200_000
 MAX_ZONES, MAX_STOPS = 12, 12  # Rows and columns of a table of flows
 MAX_RIDERS = 50  # Riders that are attacked exactly: those with most counted trips of one type
 MAX_OUTCOMES = 1 << 22  # Outcomes of one half of the answers that are combined
-LAWS = ("discrete", "round", "floor")
+LAWS = ("discrete", "round", "floor", "gaussian")
 _COUNT_LAWS: Mapping[str, Callable[[Fraction], laplace.CountLaw]] = {
     law.name: law
-    for law in (laplace.DiscreteLaplace, laplace.RoundedLaplace, laplace.FlooredLaplace, laplace.FloatingLaplace)
+    for law in (
+        laplace.DiscreteLaplace,
+        laplace.RoundedLaplace,
+        laplace.FlooredLaplace,
+        laplace.DiscreteGaussian,
+        laplace.FloatingLaplace,
+    )
 }
 _REST = "rest"
+_REACHED = 9.0  # standard deviations of Gaussian noise; the chance to exceed them is below 1e-18
 _ROUNDING = 1e-9
 _SAME = 1e-12  # ratios this close are equal: they are sums of floats
 _REACH = 8  # how far around the likeliest word others are tried; inversion is right to within two or three
@@ -147,6 +154,12 @@ class Evidence:
 def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -> Evidence:
     if shift < 1:
         raise ParameterError(f"the two worlds must differ by at least 1 trip. Got {shift}.")
+    if law.name == "gaussian":
+        spread = math.sqrt(law.scale)
+        values = np.arange(-math.ceil(_REACHED * spread), math.ceil(_REACHED * spread) + shift + 1)
+        logs = [-((values - by) ** 2) / (2 * float(law.scale)) for by in (0, shift)]
+        masses = [np.exp(log) / np.exp(log).sum() for log in logs]
+        return Evidence(np.asarray((values * shift - shift**2 / 2) / float(law.scale), np.float64), *masses)
     low = 0 if law.name == "discrete" else -1  # the highest value up to which probabilities grow by a constant factor
     low = low if dropped is None else max(low, dropped)
     high = max((law.name == "round") + shift, low + 1)  # the lowest from which they fall by one in either world
@@ -264,7 +277,6 @@ def reachable(seen: FloatArray, count: int, scale: Fraction) -> BoolArray:
 class NoisyFeature(NamedTuple):
     name: str  # name, groups: what it distinguishes, and how many sums it has
     groups: int
-    epsilon: Fraction  # Its part of the privacy loss
     law: laplace.CountLaw  # Law of the noise on each sum
 
 
@@ -287,9 +299,10 @@ class CountsView:
         guarantee, measures = release.certificate.guarantee, release.certificate.counts
         rows, noise = measures.features or [], measures.noise
         if noise is not None and isinstance(guarantee, PureDP):  # cells alone
-            epsilon, scale = plain(guarantee.epsilon), noise.scale
+            other = exact(measures.correction.epsilon) if measures.correction is not None else Fraction(0)
+            epsilon, scale = plain(guarantee.epsilon - other), noise.scale
             rows = [FeatureNoise(feature=CELLS, groups=measures.cells, epsilon=epsilon, scale=scale, law=noise.law)]
-        noisy = [NoisyFeature(r.feature, r.groups, exact(r.epsilon), _COUNT_LAWS[r.law](exact(r.scale))) for r in rows]
+        noisy = [NoisyFeature(r.feature, r.groups, _COUNT_LAWS[r.law](exact(r.scale))) for r in rows]
         return cls(release, release.universe, *release.counted(), tuple(noisy))
 
     @cached_property
@@ -303,7 +316,8 @@ class CountsView:
     @property
     def change(self) -> int:
         """How much one protected unit can change the sums of a feature in total: the counted trips of a rider."""
-        return int(self.noisy[0].law.scale * self.noisy[0].epsilon)
+        bound = self.release.certificate.counts.contribution
+        return 1 if bound is None else bound.max * (bound.days or 1)
 
     @property
     def cells_alone(self) -> bool:
@@ -320,12 +334,19 @@ class CountsView:
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
-        return tuple(Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.noisy)
+        """The noisy features and, if counts are corrected for dropped trips, the noisy sum of kept trips."""
+        answers = [Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.noisy]
+        if (stated := self.release.certificate.counts.correction) is not None:
+            answers.append(Answer(WholeLaw(stated.law, exact(stated.scale)), 1))
+        return tuple(answers)
 
     @property
     def bunches(self) -> tuple[int, ...]:
         """Trips of the protected unit by type, when they are of as few types as possible."""
         bound, universe = self.release.certificate.counts.contribution, self.universe
+        if bound is not None and bound.per_cell is not None and bound.per_cell < self.change:
+            whole, rest = divmod(self.change, bound.per_cell)
+            return (*[bound.per_cell] * whole, *([rest] if rest else []))
         # If days have a column of their own, its labels may belong to any date.
         if bound is None or bound.per != "day" or universe.time is None or universe.time.day is None:
             return (self.change,)
@@ -430,7 +451,11 @@ def _trips(number: float) -> str:
 def _membership(view: CountsView) -> Iterator[KeyFigure]:
     """Compute how well the best test does against the protected unit: one trip, or a rider with trips of few types."""
     rider, trips, bunches = view.protects == RIDER, view.change, view.bunches
-    best = Membership.of(_moved(view, item) for item in view.noisy)
+    evidence = [_moved(view, item) for item in view.noisy]
+    if (stated := view.release.certificate.counts.correction) is not None:  # its sums see more trips of a rider
+        law = view.answers[-1].law
+        evidence += [noisy_answer(law, trips), noisy_answer(law, stated.total_max - trips)]
+    best = Membership.of(evidence)
     worst = words("all of one type", trips=trips) if rider and trips > 1 else ""
     if len(bunches) > 1:
         worst = words("most of one type", trips=trips, most=max(bunches))
@@ -583,7 +608,8 @@ def _on_this_release(truth: CountsTruth) -> tuple[list[KeyFigure], list[str]]:
     if not view.cells_alone or view.floating or not truth.true.any():
         return [], []
     dropped = truth.key.facts.get("trips_dropped", 0) if truth.key is not None else None
-    if view.protects == RIDER and dropped != 0:
+    corrected = view.release.certificate.counts.correction is not None
+    if view.protects == RIDER and (dropped != 0 or corrected):
         return [], [words("trips left out")]
     details = weighed_by_counts(view, truth.released[truth.true > 0], truth.true[truth.true > 0])
     num, mean, right = int((truth.true > 0).sum()), details["mean"], details["right"]
@@ -652,7 +678,7 @@ def _riders_at_risk(truth: CountsTruth) -> tuple[list[RiderAtRisk], str]:
                 if item.name != CELLS:
                     groups = Feature.of(truth.universe, columns_of(item.name)).groups(*places)
                 moves.append(tuple(sorted(np.unique(groups, return_counts=True)[1].tolist())))
-            moved = tuple(moves)
+            moved = (*moves, (len(rows),))[: len(view.answers)]
             if moved not in chances:
                 chances[moved] = rider_guess(view, moved)
             first, types = int(truth.data.source_rows[rows].min()), len(np.unique(own))

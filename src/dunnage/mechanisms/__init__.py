@@ -18,6 +18,7 @@ _MODULES = {
     "ConstrainedCounts": ".counts",
     "FittedCounts": ".fitted_counts",
     "FullDomain": ".full_domain",
+    "GaussianCounts": ".gaussian_counts",
     "HierarchicalCounts": ".counts",
     "NoisyClusters": ".noisy",
     "NoisyCounts": ".counts",

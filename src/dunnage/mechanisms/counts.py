@@ -56,7 +56,14 @@ from dunnage.mechanisms.base import (
     label_codes,
     plain_pairs,
 )
-from dunnage.model.certificate import CountMeasures, CountNoise, FeatureNoise, StatedContribution, TripLoss
+from dunnage.model.certificate import (
+    Correction,
+    CountMeasures,
+    CountNoise,
+    FeatureNoise,
+    StatedContribution,
+    TripLoss,
+)
 from dunnage.model.city import City
 from dunnage.model.guarantees import (
     BOUNDED_CONTRIBUTION,
@@ -66,11 +73,12 @@ from dunnage.model.guarantees import (
     PUBLIC_FEATURES,
     SYSTEM_ENTROPY,
     Basis,
+    ConcentratedDP,
     Neighbours,
     Promise,
     PureDP,
 )
-from dunnage.model.schema import RIDER, TRIP, Schema
+from dunnage.model.schema import RIDER, TRIP, Contribution, Schema
 from dunnage.model.trips import (
     COLUMNS,
     END_COLUMNS,
@@ -86,7 +94,7 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import CELLS, require, same
 from dunnage.tables.columns import Private
-from dunnage.text import number_text
+from dunnage.text import number_text, several
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -108,27 +116,18 @@ class Counted(Private):
     universe: Universe  # all possible types
     cells: IntArray  # types with at least one trip, rising
     counts: IntArray  # the number of trips of each
-    num_dropped: int = 0  # trips that are not counted because their rider has too many
 
     @property
     def num_trips(self) -> int:
         return int(self.counts.sum())
 
 
-def count_trips(dataset: Dataset, noise: Noise) -> Counted:
-    """Count trips as they may be released with noise: if riders are protected, only a few trips of each."""
-    if dataset.schema.contribution is None:
-        return true_counts(dataset)
-    return true_counts(dataset, rows=kept_rows(dataset, noise))
-
-
 def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level | None = None) -> Counted:
     universe, trip = dataset.schema.universe(dataset.period, level=level), dataset.schema.trip
-    cells, weights, num_dropped = trip_cells(dataset, universe), None, 0
+    cells, weights = trip_cells(dataset, universe), None
     if trip is not None and trip.count is not None:  # a row stands for several trips
         weights = dataset.numbers(trip.count)  # the dataset has checked that they are whole
     if rows is not None:
-        num_dropped = len(cells) - int(rows.sum())
         cells, weights = cells[rows], None if weights is None else weights[rows]
     if universe.num_cells <= max(MAX_DENSE_CELLS, 2 * len(cells)):  # a table of all cells is the fastest way to count
         sums: NDArray[Any] = np.bincount(cells, weights, minlength=universe.num_cells)
@@ -142,7 +141,7 @@ def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level
         occupied, sums = occupied[sums > 0], sums[sums > 0]
     # Sums up to the limit are exact. It moves no count by more than one trip does, and refuses nothing because of rows.
     counts = np.minimum(sums, max(1, MAX_TRIPS // universe.num_cells)).astype(np.int64)
-    return Counted(universe=universe, cells=occupied, counts=counts, num_dropped=num_dropped)
+    return Counted(universe=universe, cells=occupied, counts=counts)
 
 
 def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
@@ -162,16 +161,21 @@ def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
 
 def most_trips(schema: Schema, period: str | None) -> int | None:
     """Return the largest number of trips of one rider that a release counts; None if there is no limit."""
-    bound = schema.contribution
-    if bound is None or bound.per == "period":
-        return None if bound is None else bound.max
-    dates = schema.time.calendar(period)
+    if (bound := schema.contribution) is None:
+        return None
+    dates = schema.time.calendar(period) if bound.per == "day" else range(1)
     if dates is None:
         raise ParameterError(
             'per = "day" needs the number of days, to bound what one rider can change in total. The policy does not '
             'state it. Add [period], or dates such as dates = ["2026-11-01", "2026-11-30"].'
         )
-    return bound.max * len(dates)
+    most = bound.max * len(dates)
+    if bound.total_max is not None and bound.total_max <= most:
+        raise ParameterError(
+            f"total_max in [contribution] must be above the {several(most, 'trip')} of one rider that are counted. Got "
+            f"{bound.total_max}. Try {4 * most}, or leave it out."
+        )
+    return most
 
 
 def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
@@ -179,17 +183,26 @@ def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
     bound, groups = dataset.schema.contribution, dataset.trip_groups
     if bound is None or groups is None:
         raise ParameterError("the policy does not limit the trips of a rider. Add [contribution] max.")
-    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    crowded = np.flatnonzero(sizes[group] > bound.max)
-    kept = np.ones(len(groups), dtype=bool)
+    kept, persons = np.ones(len(groups), dtype=bool), dataset.persons
+    if bound.per_cell is not None and persons is not None:
+        cells = np.unique(trip_cells(dataset, dataset.schema.universe(dataset.period)), return_inverse=True)[1]
+        _keep_few(noise, kept, persons * (int(cells.max(initial=0)) + 1) + cells.reshape(-1), bound.per_cell)
+    _keep_few(noise, kept, groups, bound.max)
+    return kept
+
+
+def _keep_few(noise: Noise, kept: BoolArray, groups: IntArray, most: int) -> None:
+    """Keep at most so many of the kept rows of each group, all choices equally likely."""
+    rows = np.flatnonzero(kept)
+    _, group, sizes = np.unique(groups[rows], return_inverse=True, return_counts=True)
+    crowded = np.flatnonzero(sizes[group] > most)
     # A uniform order of all rows orders the rows of each group uniformly and independently, so that one rider more or
     # less changes the counts by at most :func:`most_trips`.
     shuffled = crowded[noise_arrays.permutation(noise, len(crowded))]
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     _, starts, num = np.unique(group[order], return_index=True, return_counts=True)
     ranks = np.arange(len(order)) - np.repeat(starts, num)
-    kept[order[ranks >= bound.max]] = False
-    return kept
+    kept[rows[order[ranks >= most]]] = False
 
 
 _ZONES = END_COLUMNS["zone"]
@@ -387,13 +400,26 @@ def growing_shares(features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
     return (Query(columns=None, share=shares[-1]), *levels)
 
 
-def losses(epsilon: Fraction, schema: Schema, period: str | None) -> TripLoss:
-    """Return the largest loss of one trip and of one rider; None for a rider without a limit on trips."""
-    most = most_trips(schema, period)
-    if most is None:
-        return TripLoss(trip=plain(epsilon), rider=None)
-    # One more trip, of a rider who has too many, can replace another trip: two counts change.
-    return TripLoss(trip=plain(2 * epsilon / most), rider=plain(epsilon))
+CORRECTION_SHARE = Fraction(1, 20)  # part of epsilon for how many trips the bound keeps and drops
+_CORRECTION_NOTE = "noisy-counts.md#dropped-trips"
+_DROWNED = 3  # so many standard deviations of its noise must the noisy sum of kept trips have
+
+
+def _most_dropped(bound: Contribution, change: int) -> Fraction:
+    """Return how many dropped trips of a rider are seen for each kept one, at most."""
+    assert bound.total_max is not None
+    # Who drops a trip keeps `max` others, of a day at least; with a limit by cell, `per_cell` others.
+    return Fraction(bound.total_max - change, min(bound.max, bound.per_cell or bound.max))
+
+
+def kept_share(kept: int, dropped: int, scale: Fraction, most: Fraction) -> float | None:
+    """Return the share of trips that are kept, from noisy sums; None if they are noise.
+
+    Nobody drops more than ``most`` times as many trips as are kept.
+    """
+    if kept < _DROWNED * DiscreteLaplace(scale).spread:
+        return None
+    return float(f"{1 / (1 + min(max(dropped / kept, 0.0), float(most))):.4g}")
 
 
 def sensitivity(schema: Schema, period: str | None) -> int:
@@ -417,6 +443,7 @@ class DrawnCounts:
     cells: IntArray  # cells with at least one trip, rising
     counts: IntArray
     figures: CountFigures  # public: they follow from noisy counts and public facts
+    num_dropped: int = 0  # trips that are not counted because their rider has too many; only the owner sees it
 
     @classmethod
     def at(cls, layout: Layout, places: IntArray, counts: IntArray, figures: CountFigures) -> DrawnCounts:
@@ -467,7 +494,7 @@ class CountsMechanism(Mechanism):
         epsilon, unit = self.epsilon, BOUNDED_CONTRIBUTION if schema.protects == RIDER else EPSILON_PER_TRIP
         exceptions = [attribute.exception for attribute in schema if attribute.exception]
         return Promise(
-            guarantee=PureDP(epsilon=epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE),
+            guarantee=self.guarantee(schema),
             basis=self.form.basis,
             mechanism=self.describe(),
             assumptions=(PUBLIC_DOMAIN, CHECKED_FILE, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
@@ -475,8 +502,27 @@ class CountsMechanism(Mechanism):
             numerics=self.form.numerics,
             claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if self.form.why else "",
             why=self.form.why,
-            notes=self.notes(),
+            notes=(*self.notes(), *([_CORRECTION_NOTE] if self.correction_epsilon(schema) else [])),
         )
+
+    def guarantee(self, schema: Schema) -> PureDP | ConcentratedDP:
+        return PureDP(epsilon=self.epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE)
+
+    def correction_epsilon(self, schema: Schema) -> Fraction:
+        """Return the epsilon of the sums that correct counts for dropped trips; 0 if counts are not corrected."""
+        corrected = schema.contribution is not None and schema.contribution.total_max is not None
+        return self.epsilon * CORRECTION_SHARE if corrected else Fraction(0)
+
+    def counts_epsilon(self, schema: Schema) -> Fraction:
+        return self.epsilon - self.correction_epsilon(schema)
+
+    def losses(self, schema: Schema, period: str | None) -> TripLoss:
+        """Return the largest loss of one trip and of one rider; None for a rider without a limit on trips."""
+        most = most_trips(schema, period)
+        if most is None:
+            return TripLoss(trip=plain(self.epsilon), rider=None)
+        # One more trip, of a rider who has too many, can replace another trip: two counts change.
+        return TripLoss(trip=plain(2 * self.epsilon / most), rider=plain(self.epsilon))
 
     def levels(self, schema: Schema) -> dict[str, FeatureColumns]:
         """Return the sums that the owner asks for, the most important first; by default the released types."""
@@ -488,11 +534,18 @@ class CountsMechanism(Mechanism):
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
         measures, period = release.certificate.counts, release.certificate.period
-        follows = same(losses(self.epsilon, schema, period).plain(), measures.loss.plain())
+        follows = same(self.losses(schema, period).plain(), measures.loss.plain())
         require(follows, "certificate.json: the loss of one trip and one rider does not follow from epsilon")
         change = sensitivity(schema, period)
         own = {"trips", "cells", "cells_with_trips", "loss", *self.check_noise(release, schema, change)}
         own |= {"contribution"} if schema.contribution is not None else set()
+        if (stated := measures.correction) is not None and (bound := schema.contribution) is not None:
+            part = self.correction_epsilon(schema)
+            scale = stated.total_max / part
+            share = kept_share(stated.kept, stated.dropped, scale, _most_dropped(bound, change))
+            due = {"epsilon": plain(part), "scale": plain(scale), "law": DiscreteLaplace.name, "share": share}
+            follows = same({**stated.plain(), **due}, stated.plain())
+            require(follows, "certificate.json: the correction for dropped trips does not follow from its sums")
         own |= {"expected"} if measures.expected is not None else set()
         require(measures.model_fields_set == own, "certificate.json: it has figures that do not belong to such counts")
         most = f", for at most {change:,} trips of a rider" if change > 1 else ""
@@ -502,29 +555,62 @@ class CountsMechanism(Mechanism):
     def draw_counts(self, counted: Counted, prepared: Any, noise: Noise) -> DrawnCounts:
         """Add noise to counts, and return what follows from the noisy counts."""
 
+    def draw_table(self, dataset: Dataset, prepared: Any, noise: Noise, among: BoolArray | None = None) -> DrawnCounts:
+        """Count trips (among some rows), add noise and, if dropped trips were measured, correct counts for them."""
+        bound = dataset.schema.contribution
+        if bound is None:
+            return self.draw_counts(true_counts(dataset, rows=among), prepared, noise)
+        every = np.ones(len(dataset), dtype=bool) if among is None else among
+        kept = kept_rows(dataset, noise)
+        drawn = self.draw_counts(true_counts(dataset, rows=every & kept), prepared, noise)
+        dates = dataset.schema.time.calendar(dataset.period)
+        days = len(dates) if bound.per == "day" and dates is not None else None
+        stated: dict[str, object] = {"max": bound.max, "per": bound.per, "days": days}
+        stated |= {} if bound.per_cell is None else {"per_cell": bound.per_cell}
+        if bound.total_max is not None:
+            persons, most = dataset.persons, sensitivity(dataset.schema, dataset.period)
+            assert persons is not None  # the schema has checked that a column names them
+            # One rider changes the first sum by at most `most`, and the second by what is left of `total_max`.
+            beyond = np.minimum(np.bincount(persons[every & ~kept]), bound.total_max - most)
+            part = self.correction_epsilon(dataset.schema)
+            law = DiscreteLaplace(noise_scale(part, bound.total_max))
+            drawn_noise = law.draw(noise, 2).tolist()
+            num_kept, num_dropped = int((every & kept).sum()) + drawn_noise[0], int(beyond.sum()) + drawn_noise[1]
+            share = kept_share(num_kept, num_dropped, law.scale, _most_dropped(bound, most))
+            stated["correction"] = Correction(
+                total_max=bound.total_max,
+                epsilon=plain(part),
+                scale=plain(law.scale),
+                law=law.name,
+                kept=num_kept,
+                dropped=num_dropped,
+                share=share,
+            )
+            if share is not None and len(drawn.cells):
+                _, slots = dataset.schema.universe(dataset.period).split(drawn.cells)
+                starts = np.append(np.flatnonzero(np.diff(slots, prepend=-1)), len(slots))
+                counts = round_tree(drawn.counts / share, [starts, np.array([0, len(slots)])], noise)
+                drawn = replace(drawn, counts=counts)
+        contribution = StatedContribution.model_validate(stated)
+        figures: CountFigures = {**drawn.figures, "contribution": contribution}
+        return replace(drawn, figures=figures, num_dropped=int((every & ~kept).sum()))
+
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Outcome:
-        counted = count_trips(dataset, noise)
-        noisy, universe = self.draw_counts(counted, prepared, noise), counted.universe
+        noisy, universe = self.draw_table(dataset, prepared, noise), dataset.schema.universe(dataset.period)
         # data : one line per cell with trips, by day, window, origin, destination
         columns: dict[str, object] = {
             name: pa.array(universe.labels(name), pa.string()).take(pa.array(universe.column_codes(name, noisy.cells)))
             for name in universe.cell_columns
         }
-        figures, bound = noisy.figures, dataset.schema.contribution
-        if bound is not None:
-            dates = dataset.schema.time.calendar(dataset.period)
-            days = len(dates) if bound.per == "day" and dates is not None else None
-            stated = StatedContribution.model_validate({"max": bound.max, "per": bound.per, "days": days})
-            figures = {**figures, "contribution": stated}
         measures = CountMeasures(
             trips=int(noisy.counts.sum()),
             cells=universe.num_cells,
             cells_with_trips=len(noisy.cells),
-            loss=losses(self.epsilon, dataset.schema, dataset.period),
-            **figures,
+            loss=self.losses(dataset.schema, dataset.period),
+            **noisy.figures,
         )
         # Nothing leads from counts back to rows, but the key still proves which dataset they come from.
-        facts = {"trips_dropped": counted.num_dropped}
+        facts = {"trips_dropped": noisy.num_dropped}
         return Outcome(data=pa.table({**columns, "count": noisy.counts}), measures=measures, facts=facts)
 
 
@@ -556,15 +642,18 @@ class FeatureMechanism(CountsMechanism):
         features, queries = release.certificate.counts.features or [], self.queries(schema)
         same_sums = [item.feature for item in features] == [query.name for query in queries]
         require(same_sums, "certificate.json: the sums are not those that the mechanism queries")
-        parts = [exact(item.epsilon) for item in features]
-        adds_up = min(parts) > 0 and sum(parts) == self.epsilon
+        part_name, whole = self.whole(schema)
+        parts = [exact(getattr(item, part_name) or 0) for item in features]
+        adds_up = min(parts) > 0 and sum(parts) == whole
         require(adds_up, "certificate.json: the parts of epsilon do not add up to it")
         law = self.form.law(Fraction(1)).name
         for item, query, part in zip(features, queries, parts, strict=True):
             # Shares that grow with the level of a tree are rounded; another machine may get another fraction.
-            shared = math.isclose(part, query.share * self.epsilon, rel_tol=_SHARE_TOLERANCE)
+            shared = math.isclose(part, query.share * whole, rel_tol=_SHARE_TOLERANCE)
             require(shared, "certificate.json: the shares of epsilon are not those of the mechanism")
-            due = {**item.plain(), "epsilon": plain(part), "scale": plain(change / part), "law": law}
+            scale = plain(self.scale(query, part, change, schema))
+            fixed = {"feature": item.feature, "groups": item.groups}
+            due = {**fixed, part_name: plain(part), "scale": scale, "law": law}
             wrong = f"certificate.json: the noise on {item.feature} does not follow from its epsilon"
             require(same(due, item.plain()), wrong)
         # Check the number of groups of each feature, as far as this is possible without zones and modes.
@@ -600,10 +689,18 @@ class FeatureMechanism(CountsMechanism):
     def check_size(self, queries: NoisyQueries) -> None:
         """Refuse queries that are too large."""
 
+    def whole(self, schema: Schema) -> tuple[Literal["epsilon", "rho"], Fraction]:
+        """Return what queries share, and how much of it there is."""
+        return "epsilon", self.counts_epsilon(schema)
+
+    def scale(self, query: Query, part: Fraction, change: int, schema: Schema) -> Fraction:
+        """Return the scale of the noise of a query, from its part and from the trips of one protected unit."""
+        return noise_scale(part, change)
+
     def asked(self, dataset: Dataset) -> NoisyQueries:
         schema, period = dataset.schema, dataset.period
         change, queries = sensitivity(schema, period), self.queries(schema)
-        noisy = NoisyQueries.of(schema.universe(period), queries, self.epsilon, change, self.form.law)
+        noisy = NoisyQueries.of(schema.universe(period), queries, self.counts_epsilon(schema), change, self.form.law)
         self.check_size(noisy)
         return noisy
 
@@ -660,7 +757,8 @@ class NoisyQueries:
     queries: tuple[Query, ...]  # the cells, if they are queried by themselves, then the features
     features: tuple[Feature, ...]
     laws: tuple[CountLaw, ...]  # law of the noise of each query
-    epsilon: Fraction  # shared by all queries
+    whole: Fraction  # epsilon (or rho) that all queries share
+    part: Literal["epsilon", "rho"] = "epsilon"
 
     @classmethod
     def of(
@@ -673,7 +771,7 @@ class NoisyQueries:
     ) -> NoisyQueries:
         features = tuple(Feature.of(universe, query.columns) for query in queries if query.columns is not None)
         laws = tuple(law(noise_scale(query.share * epsilon, change)) for query in queries)
-        return cls(universe=universe, queries=tuple(queries), features=features, laws=laws, epsilon=epsilon)
+        return cls(universe=universe, queries=tuple(queries), features=features, laws=laws, whole=epsilon)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -695,12 +793,14 @@ class NoisyQueries:
 
     def describe(self) -> list[FeatureNoise]:
         return [
-            FeatureNoise(
-                feature=query.name,
-                groups=size,
-                epsilon=plain(query.share * self.epsilon),
-                scale=plain(law.scale),
-                law=law.name,
+            FeatureNoise.model_validate(
+                {
+                    "feature": query.name,
+                    "groups": size,
+                    self.part: plain(query.share * self.whole),
+                    "scale": plain(law.scale),
+                    "law": law.name,
+                }
             )
             for query, size, law in zip(self.queries, self.sizes, self.laws, strict=True)
         ]
@@ -726,7 +826,9 @@ def _three_digits(trips: float) -> str:
     return number_text(float(f"{trips:.3g}"))
 
 
-_LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {"round": RoundedLaplace, "floor": FlooredLaplace}
+_LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {
+    law.name: law for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace)
+}
 MAX_CREATED = 50_000_000
 MAX_THRESHOLD = 1_000_000_000_000
 
@@ -748,7 +850,8 @@ class NoisyCounts(CountsMechanism):
     epsilon
         Privacy loss of one trip, or of one rider, as the policy says.
     rounding
-        ``round`` or ``floor``: how a Laplace number becomes whole. The whole number is sampled directly and exactly.
+        ``discrete`` (whole numbers from the start, closest to the truth), or ``round`` or ``floor``: how a Laplace
+        number becomes whole, as published. The whole number is sampled directly and exactly.
     threshold
         Smallest noisy count to publish; choose it without looking at the data.
     as_published
@@ -779,9 +882,17 @@ class NoisyCounts(CountsMechanism):
 
     name = "noisy-counts"
     proof = ("noisy-counts.md#the-laws",)
-    rounding: Literal["round", "floor"] = "round"
+    rounding: Literal["discrete", "round", "floor"] = "discrete"
     threshold: Annotated[int, PlainValidator(_threshold)] = 1
     as_published: Flag = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_published(cls, given: Any) -> Any:
+        published = isinstance(given, dict) and given.get("as_published") is True
+        if published and given.get("rounding") == DiscreteLaplace.name:
+            raise ParameterError('as_published rounds floating-point noise. Write rounding = "round" or "floor".')
+        return {"rounding": "round", **given} if published else given
 
     @property
     def form(self) -> CountForm:
@@ -806,11 +917,12 @@ class NoisyCounts(CountsMechanism):
         return law
 
     def law(self, dataset: Dataset) -> CountLaw:
-        return self.form.law(noise_scale(self.epsilon, sensitivity(dataset.schema, dataset.period)))
+        change = sensitivity(dataset.schema, dataset.period)
+        return self.form.law(noise_scale(self.counts_epsilon(dataset.schema), change))
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
         stated = release.certificate.counts.noise
-        due = {"scale": plain(change / self.epsilon), "law": self.form.law(Fraction(1)).name}
+        due = {"scale": plain(change / self.counts_epsilon(schema)), "law": self.form.law(Fraction(1)).name}
         follows = stated is not None and same(due, stated.plain())
         require(follows, "certificate.json: the noise does not follow from epsilon")
         counts = release.data.column("count").to_numpy()
@@ -829,17 +941,17 @@ class NoisyCounts(CountsMechanism):
             return DrawnCounts(cells=cells[order], counts=counts[order], figures=figures)
         dense = law.draw(noise, size)
         dense[counted.cells] += counted.counts
-        whole = (np.rint if self.rounding == "round" else np.floor)(dense).astype(np.int64)
+        whole = (np.floor if self.rounding == "floor" else np.rint)(dense).astype(np.int64)
         reached = np.flatnonzero(whole >= self.threshold)
         return DrawnCounts(cells=reached, counts=whole[reached], figures=figures)
 
     def preview(self, dataset: Dataset) -> Foresight:
         counted, change = true_counts(dataset), sensitivity(dataset.schema, dataset.period)
-        universe, law = counted.universe, _LAWS[self.rounding]
-        created = surplus(law(noise_scale(self.epsilon, change)), self.threshold)
+        universe, law, epsilon = counted.universe, _LAWS[self.rounding], self.counts_epsilon(dataset.schema)
+        created = surplus(law(noise_scale(epsilon, change)), self.threshold)
         created *= universe.num_cells - len(counted.cells)
         line = f"the noise creates about {created:,.0f} trips in empty cells, and sums are too large by that much"
-        return NoisyQueries.of(universe, even_shares([]), self.epsilon, change, law).foresee(counted, line)
+        return NoisyQueries.of(universe, even_shares([]), epsilon, change, law).foresee(counted, line)
 
 
 MAX_CELLS = 50_000_000

@@ -242,12 +242,26 @@ class TripLoss(Model):
     rider: Number | None
 
 
+class Correction(Model):
+    """Noisy sums of the trips that the bound on a rider's trips keeps and drops, and what counts were divided by."""
+
+    total_max: int  # trips of one rider that change both sums together, at most
+    epsilon: Number
+    scale: Number
+    law: str
+    kept: int
+    dropped: int
+    share: float | None  # of trips that are kept; None if noise drowns the sums, and counts are not corrected
+
+
 class StatedContribution(Model):
     """How many trips of one rider were counted."""
 
     max: int
     per: Literal["day", "period"]
     days: int | None
+    per_cell: int | None = None
+    correction: Correction | None = None
 
 
 class CountNoise(Model):
@@ -262,8 +276,9 @@ class FeatureNoise(Model):
 
     feature: str
     groups: int
-    epsilon: Number
-    scale: Number
+    epsilon: Number | None = None  # its part of epsilon or, with Gaussian noise, of rho
+    rho: Number | None = None
+    scale: Number  # of Gaussian noise the variance
     law: str
 
 
@@ -314,6 +329,10 @@ class CountMeasures(Model):
     features: list[FeatureNoise] | None = None
     kkt_residual: float | None = None
     expected: ExpectedError | None = None
+
+    @property
+    def correction(self) -> Correction | None:
+        return None if self.contribution is None else self.contribution.correction
 
 
 class TierLoss(Model):

@@ -51,10 +51,18 @@ class Loss:
 
     epsilon: Fraction | None
     delta: Fraction = Fraction(0)
+    stated_rho: Fraction | None = None  # of a release that is rho-concentrated by its own noise
 
     @property
     def bounded(self) -> bool:
         return self.epsilon is not None
+
+    @property
+    def rho(self) -> Fraction | None:
+        """Its zero-concentrated loss: the stated one, or half the square of a plain epsilon; None if there is none."""
+        if self.stated_rho is not None:
+            return self.stated_rho
+        return None if self.epsilon is None or self.delta else self.epsilon**2 / 2
 
     def __add__(self, other: Loss) -> Loss:
         if self.epsilon is None or other.epsilon is None:
@@ -84,6 +92,48 @@ def exp_upper(exponent: Fraction) -> Fraction:
     numerator, denominator = Decimal(exponent.numerator), Decimal(exponent.denominator)
     above = context.divide(numerator, denominator).next_plus(context)
     return Fraction(above.exp(context).next_plus(context))
+
+
+def _largest(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest number up to ``most`` that fits, if every smaller one does; 0 if none does."""
+    low, high = 0, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def concentrated_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
+    """Return an epsilon, rounded up, such that rho-concentrated privacy is (epsilon, delta)-private.
+
+    Bun and Steinke 2016 (zero-concentrated privacy); Canonne, Kamath and Steinke 2020, proposition 12, holds for every
+    order above 1. Doubles only choose the order, near the best one; the bound itself is computed with 50 digits.
+    """
+    if not rho:
+        return Fraction(0)
+    spread, log_delta = float(rho), math.log(delta.numerator) - math.log(delta.denominator)
+
+    def bound(log_excess: float) -> float:  # of the order 1 + excess
+        excess = math.exp(log_excess)
+        return (1 + excess) * spread - math.log1p(1 / excess) - (log_delta + math.log1p(excess)) / excess
+
+    low, high = -40.0, 40.0  # the bound falls, then rises
+    for _ in range(120):
+        third = (high - low) / 3
+        low, high = (low + third, high) if bound(low + third) > bound(high - third) else (low, high - third)
+    context = Context(prec=50)
+    excess = Decimal(math.exp(low))
+    order = context.add(excess, 1)
+
+    def ratio(number: Fraction) -> Decimal:
+        return context.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+    rest = context.subtract(ratio(delta).ln(context).copy_negate(), order.ln(context))
+    epsilon = context.add(context.multiply(order, ratio(rho)), context.divide(rest, excess))
+    epsilon = context.add(epsilon, context.divide(excess, order).ln(context))
+    # Each step errs in the 50th digit of numbers below 10^18, so this covers them all.
+    above = context.add(epsilon, max(abs(epsilon), Decimal(1)) * Decimal("1e-30"))
+    return max(Fraction(Context(prec=25, rounding=ROUND_CEILING).plus(above)), Fraction(0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +258,44 @@ class ApproximateDP(_Epsilon):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConcentratedDP(ApproximateDP):
+    """rho-zero-concentrated differential privacy, and so (epsilon, delta) between the stated neighbours.
+
+    Examples
+    --------
+    >>> rho = ConcentratedDP.largest_rho(Fraction(1), Fraction("1e-6"))
+    >>> f"{float(rho):.5f}"
+    '0.02436'
+    """
+
+    model: ClassVar[str] = "concentrated-dp"
+    rho: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set_amount(self, "rho")
+        if not self.delta or concentrated_epsilon(self.rho, self.delta) > self.epsilon:
+            raise ParameterError("rho of a concentrated guarantee must imply its epsilon and delta. Lower rho.")
+
+    @staticmethod
+    def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+        """Return the largest rho, in steps of a millionth of it, that implies epsilon and delta."""
+        unit = epsilon**2 / 2  # rho is below epsilon, and for small epsilon far below its square
+        while concentrated_epsilon(unit, delta) > epsilon:
+            unit /= 2
+        unit = Fraction(f"{float(unit):.6g}") / 10**6
+        return unit * _largest(lambda steps: concentrated_epsilon(steps * unit, delta) <= epsilon, 4 * 10**6)
+
+    def plain_loss(self, neighbours: Neighbours) -> Loss:
+        if self.neighbours == neighbours:
+            return Loss(self.epsilon, self.delta, self.rho)
+        if self.neighbours is Neighbours.REPLACE_ONE:
+            return UNBOUNDED
+        rho = 4 * self.rho  # two steps apart: rho grows with the square
+        return Loss(concentrated_epsilon(rho, self.delta), self.delta, rho)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SampledDP(ApproximateDP):
     """(epsilon, delta)-differential privacy that rests on a fresh, secret sample of rate beta."""
 
@@ -260,7 +348,15 @@ class MetricLocalDP(_Epsilon):
 
 
 Guarantee = (
-    KAnonymity | PureDP | ApproximateDP | SampledDP | WithinCluster | WithinPublishedBorders | LocalDP | MetricLocalDP
+    KAnonymity
+    | PureDP
+    | ApproximateDP
+    | ConcentratedDP
+    | SampledDP
+    | WithinCluster
+    | WithinPublishedBorders
+    | LocalDP
+    | MetricLocalDP
 )
 
 
@@ -294,6 +390,10 @@ def compose(guarantees: Sequence[Guarantee]) -> Guarantee:
         return first
     if isinstance(first, KAnonymity | WithinPublishedBorders):
         raise CompositionError(f"{first.model} does not compose: {_WHY_NOT[first.model]}. State each separately.")
+    if isinstance(first, ConcentratedDP) and all(type(g) is ConcentratedDP for g in guarantees):
+        rho = sum((g.rho for g in guarantees if isinstance(g, ConcentratedDP)), Fraction(0))
+        delta = max(g.delta for g in guarantees if isinstance(g, ConcentratedDP))
+        return replace(first, rho=rho, delta=delta, epsilon=concentrated_epsilon(rho, delta))
     epsilon = sum((g.epsilon for g in guarantees if isinstance(g, _Epsilon)), Fraction(0))
     if all(type(g) is type(first) for g in guarantees) and not isinstance(first, ApproximateDP):
         return replace(first, epsilon=epsilon)
@@ -466,58 +566,17 @@ class Accounting(StrEnum):
     CONCENTRATED = "concentrated"
 
 
-def concentrated_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
-    """Return an epsilon, rounded up, such that rho-concentrated privacy is (epsilon, delta)-private.
-
-    Bun and Steinke 2016 (zero-concentrated privacy); Canonne, Kamath and Steinke 2020, proposition 12, holds for every
-    order above 1. Doubles only choose the order, near the best one; the bound itself is computed with 50 digits.
-    """
-    if not rho:
-        return Fraction(0)
-    spread, log_delta = float(rho), math.log(delta.numerator) - math.log(delta.denominator)
-
-    def bound(log_excess: float) -> float:  # of the order 1 + excess
-        excess = math.exp(log_excess)
-        return (1 + excess) * spread - math.log1p(1 / excess) - (log_delta + math.log1p(excess)) / excess
-
-    low, high = -40.0, 40.0  # the bound falls, then rises
-    for _ in range(120):
-        third = (high - low) / 3
-        low, high = (low + third, high) if bound(low + third) > bound(high - third) else (low, high - third)
-    context = Context(prec=50)
-    excess = Decimal(math.exp(low))
-    order = context.add(excess, 1)
-
-    def ratio(number: Fraction) -> Decimal:
-        return context.divide(Decimal(number.numerator), Decimal(number.denominator))
-
-    rest = context.subtract(ratio(delta).ln(context).copy_negate(), order.ln(context))
-    epsilon = context.add(context.multiply(order, ratio(rho)), context.divide(rest, excess))
-    epsilon = context.add(epsilon, context.divide(excess, order).ln(context))
-    # Each step errs in the 50th digit of numbers below 10^18, so this covers them all.
-    above = context.add(epsilon, max(abs(epsilon), Decimal(1)) * Decimal("1e-30"))
-    return max(Fraction(Context(prec=25, rounding=ROUND_CEILING).plus(above)), Fraction(0))
-
-
 _STEP = Fraction(1, 10**6)  # what is left under concentrated accounting is stated in these
 _MAX_MORE = 10_000
-
-
-def _largest(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest number up to ``most`` that fits, if every smaller one does; 0 if none does."""
-    low, high = 0, most + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """The maximum loss of one dataset over all its releases, between the stated neighbours.
 
-    ``sum`` adds up epsilon and delta. ``concentrated`` adds up rho, half the square of epsilon, and states what that
-    amounts to at the budget's delta: less than the sum for many small releases, more for a few large ones.
+    ``sum`` adds up epsilon and delta. ``concentrated`` adds up rho (half the square of epsilon, or what a release with
+    Gaussian noise states), and says what that amounts to at the budget's delta: less than the sum for many small
+    releases, more for a few large ones.
     """
 
     epsilon: Fraction
@@ -544,10 +603,10 @@ class Budget:
         if self.accounting is Accounting.SUM or not losses:
             return total(losses)
         # Only rho may decide: whether the sum would still fit must not, or what is spent next could choose the rule.
-        if any(loss.epsilon is None or loss.delta for loss in losses):
+        known = [loss.rho for loss in losses if loss.rho is not None]
+        if len(known) < len(losses):
             return UNBOUNDED
-        rho = sum((loss.epsilon**2 / 2 for loss in losses if loss.epsilon is not None), Fraction(0))
-        return Loss(concentrated_epsilon(rho, self.delta), self.delta)
+        return Loss(concentrated_epsilon(sum(known, Fraction(0)), self.delta), self.delta)
 
     def left(self, losses: Sequence[Loss]) -> Loss:
         """Return the largest loss that one more release may have, rounded down."""
@@ -585,6 +644,7 @@ class SpendPurpose:
 
 _MODELS: Mapping[str, type] = {
     "k-anonymity": KAnonymity,
+    "concentrated-dp": ConcentratedDP,
     "sampled-dp": SampledDP,
     "within-cluster": WithinCluster,
     "within-published-borders": WithinPublishedBorders,

@@ -405,6 +405,10 @@ def cut_text(name: str, domain: Numeric, borders: Sequence[Exact]) -> str:
 
 def count_noise_spread(law: str, scale: Fraction) -> float:
     """Return the standard deviation around zero of noise on counts, including a mean of one half."""
+    if law == "gaussian":  # its scale is its variance; below 1, whole numbers spread less
+        masses = [math.exp(-(k**2) / (2 * float(scale))) for k in range(1, 12)]
+        small = math.sqrt(2 * sum(k * k * mass for k, mass in enumerate(masses, 1)) / (1 + 2 * sum(masses)))
+        return small if scale < 1 else math.sqrt(scale)
     ratio = math.exp(-1 / scale)
     spreads = {
         "discrete": math.sqrt(2 * ratio) / (1 - ratio),

@@ -115,11 +115,13 @@ class Expect:
     """What is publicly expected of the data: the owner's estimate, never counted in the rows."""
 
     trips: int | None = None  # in one release, over all its dates
+    riders: int | None = None  # who make them
     dates: int | None = None  # how many dates one release covers
     days: Mapping[str, int] | None = None  # of each label of days, if they are counted separately
 
     def __post_init__(self) -> None:
-        for name, value in (("trips", self.trips), ("dates", self.dates), *(self.days or {}).items()):
+        named = (("trips", self.trips), ("riders", self.riders), ("dates", self.dates))
+        for name, value in (*named, *(self.days or {}).items()):
             if value is not None and value < 1:
                 raise ParameterError(f"{name} must be at least 1. Got {value}.")
 
@@ -223,7 +225,10 @@ class Policy:
     def schema_digest(self) -> str:
         """Return the SHA-256 of the columns and rules as they are understood: defaults written down change nothing."""
         schema = self.schema
-        parts = (schema.protects, schema.together, schema.person, schema.trip, schema.contribution, schema.dates)
+        bound = schema.contribution
+        parts: tuple[object, ...] = (schema.protects, schema.together, schema.person, schema.trip, bound, schema.dates)
+        if bound is not None and (bound.total_max, bound.per_cell) != (None, None):  # earlier digests stay the same
+            parts += (bound.total_max, bound.per_cell)
         columns = [{**column.describe(), "cells": repr(column.cells)} for column in schema]
         return digest_of({"columns": columns, "rules": repr((parts, self.small)), "files": dict(self.files)})
 
@@ -707,16 +712,19 @@ class ContributionTable(MadeTable[Contribution | None]):
     person: str = key('"card" or another identifier of a person')
     max: int | None = key("a whole number of trips, such as 3", None)
     per: Span | None = None
+    total_max: int | None = key("a whole number of trips, several times max", None)
+    per_cell: int | None = key("a whole number of trips, such as 1", None)
 
     @cached_property
     def made(self) -> Contribution | None:
-        if self.max is None and self.per is None:
+        if all(bound is None for bound in (self.max, self.per, self.total_max, self.per_cell)):
             return None
         if self.max is None:
             raise Flaws(Problem("is missing", where="max", remedy="Write max = a whole number of trips, such as 3."))
         if self.per is None:
             raise Flaws(Problem("is missing", where="per", remedy=f"Write per = {' | '.join(CONTRIBUTION_SPANS)}."))
-        return Contribution(person=self.person, max=self.max, per=self.per)
+        more = {"total_max": self.total_max, "per_cell": self.per_cell}
+        return Contribution(person=self.person, max=self.max, per=self.per, **more)
 
 
 def _in_stops(column: str) -> Any:
@@ -781,6 +789,7 @@ class BudgetTable(MadeTable[Budget]):
 class ExpectTable(MadeTable[Expect]):
     of = Expect
     trips: int | None = key("a whole number of trips that you expect in one release, such as 30000", None)
+    riders: int | None = key("a whole number of riders who make them, such as 8000", None)
     dates: int | None = key("a whole number of dates that one release covers, such as 5", None)
     days: dict[str, int] | None = key("a table with the number of dates of each label, such as weekday = 20", None)
 

@@ -158,12 +158,19 @@ class Contribution:
     person: str
     max: int
     per: str
+    # Trips of one rider in all that two noisy sums see, to correct counts for the trips that max drops
+    total_max: int | None = field(default=None, repr=False)
+    per_cell: int | None = field(default=None, repr=False)  # trips of one rider that count in one cell, at most
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.max, Integral) and not isinstance(self.max, bool)
-        if not whole or not 1 <= self.max <= MAX_CONTRIBUTED:
-            raise ParameterError(f"max must be a number of trips from 1 to {MAX_CONTRIBUTED}. Got {shown(self.max)}.")
-        object.__setattr__(self, "max", int(self.max))
+        bounds = (("max", self.max, 1), ("total_max", self.total_max, 2), ("per_cell", self.per_cell, 1))
+        for name, value, least in bounds:
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if name == "max" or value is not None:
+                if not whole or not least <= value <= MAX_CONTRIBUTED:  # type: ignore[operator]
+                    wrong = f"{name} must be a number of trips from {least} to {MAX_CONTRIBUTED}. Got {shown(value)}."
+                    raise ParameterError(wrong)
+                object.__setattr__(self, name, int(value))  # type: ignore[arg-type]
         if self.per not in CONTRIBUTION_SPANS:
             raise ParameterError(f"per must be one of {', '.join(CONTRIBUTION_SPANS)}. Got {shown(self.per)}.")
 

@@ -29,6 +29,8 @@ from dunnage.noise.source import (
     ceil_shift,
     choice_cumulative,
     exp_interval,
+    gaussian_exponent,
+    gaussian_scale,
     integer,
     nonnegative,
     positive,
@@ -42,6 +44,8 @@ Words = NDArray[np.unsignedinteger[Any]]
 MOST_SCALE = 2**40  # largest scale: the chance that a number does not fit 64 bits is then below exp(-2**22)
 
 MAX_BELOW = 2**63
+
+MAX_VARIANCE = 2**80  # of discrete Gaussian numbers: the scale of their proposals is then at most 2**40 + 1
 
 MAX_TRIALS = 2**46
 """Largest number of trials of :func:`binomial_exp`: sums of a chunk of waiting times then fit 64 bits."""
@@ -357,6 +361,36 @@ def _laplace_by_sign(noise: Noise, scale: Fraction, size: int) -> IntArray:
     if again.size:  # zero must not count twice, as +0 and -0
         values[again] = _laplace_by_sign(noise, scale, again.size)
     return values
+
+
+def discrete_gaussian(noise: Noise, variance: int | Fraction, size: int) -> IntArray:
+    """Sample ``size`` integers ``x`` with probability proportional to ``exp(-x**2 / (2 * variance))``."""
+    variance = positive(variance, "variance")
+    if variance >= MAX_VARIANCE:
+        raise ParameterError("variance must be below 2**80. Use Noise, which has no such limit.")
+    scale, bits = gaussian_scale(variance), _LAYOUT.word_bits
+    values = discrete_laplace(noise, scale, size)
+    pending = np.arange(values.size)
+    while pending.size:
+        # Each number stays if a uniform number of its own is below exp(-x); x depends on its size alone.
+        sizes, place = np.unique(np.abs(values[pending]), return_inverse=True)
+        exponents = [gaussian_exponent(variance, scale, number) for number in sizes.tolist()]
+        bounds = [exp_interval(x, bits) for x in exponents]
+        # Words from low to high - 1 are ties; treating the last word as one is never wrong, only slow.
+        lows = np.array([min(low, (1 << bits) - 1) for low, _ in bounds], dtype=np.uint64)[place]
+        last_ties = np.array([high - 1 for _, high in bounds], dtype=np.uint64)[place]
+        words = _uniform(noise, bits, pending.size).astype(np.uint64)
+        lost = words > last_ties
+        for tie in np.flatnonzero(~lost & (words >= lows)):
+            law = partial(_one_step, exponents[place[tie]])
+            lost[tie] = noise.invert(law, int(words[tie]), bits) == 1
+        pending = pending[lost]
+        values[pending] = discrete_laplace(noise, scale, pending.size)
+    return values
+
+
+def _one_step(x: Fraction, bits: int) -> list[Interval]:
+    return [exp_interval(x, bits)]
 
 
 def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: IntArray) -> IntArray:

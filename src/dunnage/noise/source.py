@@ -11,11 +11,12 @@ refused, because they are seldom exactly the intended number. No error message r
 References
 ----------
 C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020
-(Bernoulli(exp(-x)) and the discrete Laplace law from integers).
+(Bernoulli(exp(-x)), the discrete Laplace and the discrete Gaussian law from integers).
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import random
@@ -241,6 +242,15 @@ class Noise:
             if magnitude or not negative:  # zero must not count twice, as +0 and -0
                 return -magnitude if negative else magnitude
 
+    def discrete_gaussian(self, variance: int | Fraction) -> int:
+        """Sample an integer ``x`` with probability proportional to ``exp(-x**2 / (2 * variance))``."""
+        variance = positive(variance, "variance")
+        scale = gaussian_scale(variance)
+        # Canonne, Kamath, Steinke, Algorithm 3: x of a discrete Laplace law stays with this probability.
+        while not self.bernoulli_exp(gaussian_exponent(variance, scale, value := self.discrete_laplace(scale))):
+            pass
+        return value
+
     def binomial(self, n: int, p: int | Fraction) -> int:
         """Sample the number of successes in ``n`` trials of probability ``p``, from about ``2 * n`` random bits."""
         tied, p, successes = integer(n, "n"), probability(p, "p"), 0
@@ -283,6 +293,16 @@ class Noise:
             other = self._below(last + 1)
             order[last], order[other] = order[other], order[last]
         return order
+
+
+def gaussian_scale(variance: Fraction) -> int:
+    """Return the scale of the discrete Laplace law from which discrete Gaussian numbers are chosen."""
+    return math.isqrt(variance.numerator // variance.denominator) + 1
+
+
+def gaussian_exponent(variance: Fraction, scale: int, value: int) -> Fraction:
+    """Return x such that a discrete Laplace number of that scale is kept with probability exp(-x)."""
+    return (abs(value) - variance / scale) ** 2 / (2 * variance)
 
 
 def ceil_shift(value: int, bits: int) -> int:

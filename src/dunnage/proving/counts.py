@@ -19,6 +19,7 @@ from dunnage.ledger import Ledger
 from dunnage.mechanisms import counts as mechanisms
 from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts, true_counts
 from dunnage.mechanisms.fitted_counts import QUESTIONS, FittedCounts
+from dunnage.mechanisms.gaussian_counts import GaussianCounts
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
 from dunnage.proving.examining import (
@@ -45,7 +46,14 @@ _LAZY_DRAWS = 1_200
 
 
 @cache
-def trips_policy(num_windows: int = 2, *, most: int | None = None, daily: bool = False) -> Policy:
+def trips_policy(
+    num_windows: int = 2,
+    *,
+    most: int | None = None,
+    total: int | None = None,
+    per_cell: int | None = None,
+    daily: bool = False,
+) -> Policy:
     attributes: dict[str, dict[str, Any]] = {
         "card": {"role": "identifier"},
         "from": {"role": "quasi-identifier", "kind": "stop"},
@@ -70,6 +78,8 @@ def trips_policy(num_windows: int = 2, *, most: int | None = None, daily: bool =
     if most is not None:
         document |= {"protects": _RIDER, "contribution": {"person": "card", "max": most}}
         document["contribution"]["per"] = "day" if daily else "period"
+        more = {"total_max": total, "per_cell": per_cell}
+        document["contribution"] |= {name: value for name, value in more.items() if value is not None}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "stops.csv").write_text("stop\nS\n")
         return Policy.from_dict(document, path=Path(folder) / "policy.toml")
@@ -113,6 +123,15 @@ def _days(mechanism: Any, *, most: int, steps: int) -> NeighbourCase:
     rider: Rows = {"card": ["B"] * len(stamps), "from": ["S"] * len(stamps), "to": ["S"] * len(stamps), "at": stamps}
     variant = f"riders of at most {most} trip{'s' * (most > 1)} on each of 2 days"
     return _case(mechanism, trips_policy(1, most=most, daily=True), [trips(()), rider], steps, variant=variant)
+
+
+def examine_correction(mechanism: Any, *, long: bool) -> Verdict:
+    """Examine a rider with two trips, of which one counts; the sums that correct counts see both."""
+    tables = [trips((1,), cards=["A"]), trips((3,), cards=["A", "B", "B"])]
+    variant = "counts corrected for dropped trips of riders"
+    # Half of epsilon is for these sums, so that the tails of all laws are within reach.
+    with with_values([(mechanisms, "CORRECTION_SHARE", Fraction(1, 2))]):
+        return examine(_case(mechanism, trips_policy(1, most=1, total=2), tables, 2, variant=variant), long=long)
 
 
 def _group(mechanism: Any, size: int, steps: int) -> NeighbourCase:
@@ -223,7 +242,7 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
 def check_noisy_counts(long: bool) -> Iterator[Verdict]:
     yield examine_extremes(NoisyCounts(epsilon=1, as_published=True))
     yield examine_floating_noise(NoisyCounts.name, Fraction(1))
-    for rounding in ("round", "floor"):
+    for rounding in ("discrete", "round", "floor"):
         mechanism = NoisyCounts(epsilon=4, rounding=rounding)
         yield examine(counts_case(mechanism, TABLES, steps=3, variant=f"{rounding}, 2 cells"), long=long)
     yield examine(_group(NoisyCounts(epsilon=3), 2, steps=5), long=long)
@@ -231,26 +250,27 @@ def check_noisy_counts(long: bool) -> Iterator[Verdict]:
     yield examine(_riders(rider, most=2, trips_of_rider=(2, 0), steps=5), long=long)
     yield examine(_riders(rider, most=1, trips_of_rider=(1, 1), steps=3), long=long)
     yield examine(_days(rider, most=1, steps=5), long=long)
-    for rounding in ("round", "floor"):
+    yield examine_correction(NoisyCounts(epsilon=24), long=long)
+    for rounding in ("discrete", "floor"):
         made = NoisyCounts(epsilon=2, rounding=rounding)
 
         def table(data: Dataset, noise: Noise, made: NoisyCounts = made) -> mechanisms.DrawnCounts:
             return made.draw_counts(true_counts(data), made.law(data), noise)
 
         yield examine_large_universe(made, table, steps=6, draws=_LAZY_DRAWS, variant=f"{rounding}, very many cells")
-    for law in (RoundedLaplace, FlooredLaplace):
+    for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace):
         yield examine_count_law(NoisyCounts.name, law(Fraction(5)), reach=60)
     if not long:
         return
-    for rounding, epsilon, threshold in (("round", 1, 1), ("floor", 1, 1), ("round", 2, 3), ("floor", 4, 2)):
+    for rounding, epsilon, threshold in (("discrete", 1, 1), ("floor", 1, 1), ("round", 2, 3), ("discrete", 4, 2)):
         mechanism = NoisyCounts(epsilon=epsilon, rounding=rounding, threshold=threshold)
         variant = f"{rounding}, 2 cells, threshold {threshold}"
         yield examine(counts_case(mechanism, TABLES, steps=16 // epsilon + 2, variant=variant), long=long)
     yield examine(
-        counts_case(NoisyCounts(epsilon=6), ((0, 0, 0), (1, 0, 0)), steps=3, variant="round, 3 cells"), long=long
+        counts_case(NoisyCounts(epsilon=6), ((0, 0, 0), (1, 0, 0)), steps=3, variant="discrete, 3 cells"), long=long
     )
     for scale in (Fraction(1, 3), Fraction(20)):
-        for law in (RoundedLaplace, FlooredLaplace):
+        for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace):
             yield examine_count_law(NoisyCounts.name, law(scale), reach=int(12 * scale) + 8)
 
 
@@ -326,6 +346,20 @@ def check_fitted_counts(long: bool) -> Iterator[Verdict]:
     yield examine(_days(rider, most=1, steps=5), long=long)
 
 
+def check_gaussian_counts(long: bool) -> Iterator[Verdict]:
+    """Check cells alone, cells with their total, riders whose trips in a cell are limited, and all shares."""
+    shares = product(((), [[]], [["window"]]), ("uniform", "cells"))
+    yield examine_shares([GaussianCounts(epsilon=1, delta="1e-6", features=f, budget_shares=s) for f, s in shares])
+    cells = GaussianCounts(epsilon=6, delta="0.01")
+    yield examine(counts_case(cells, TABLES, steps=4, variant="2 cells"), long=long)
+    total = GaussianCounts(epsilon=12, delta="0.01", features=[[]])
+    yield examine(counts_case(total, TABLES if long else TABLES[:2], steps=3, variant="2 cells and total"), long=long)
+    policy = trips_policy(2, most=2, per_cell=1)
+    tables = [trips((1, 0), cards=["A"]), trips((2, 1), cards=["A", "B", "B"])]
+    variant = "riders of at most 2 trips, one in a cell"
+    yield examine(_case(GaussianCounts(epsilon=8, delta="0.01"), policy, tables, 4, variant=variant), long=long)
+
+
 def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
     yield examine(counts_case(kind(epsilon=6), TABLES, steps=3, variant="2 cells"), long=long)
     yield examine(_group(kind(epsilon=6), 2, steps=5), long=long)
@@ -336,4 +370,5 @@ CHECKS: Checks = {
     HierarchicalCounts: check_hierarchical_counts,
     ConstrainedCounts: check_constrained_counts,
     FittedCounts: check_fitted_counts,
+    GaussianCounts: check_gaussian_counts,
 }

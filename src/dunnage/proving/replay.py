@@ -131,6 +131,13 @@ class Decisions(Noise):
         tail = math.exp(-step * (reach + 1)) / (1 + math.exp(-step))
         return self._endless(range(-reach, reach + 1), step, math.tanh(step / 2), tail)
 
+    def discrete_gaussian(self, variance: int | Fraction) -> int:
+        reach = self._reach.steps_of(math.sqrt(variance))
+        masses = {value: math.exp(-(value**2) / (2 * float(variance))) for value in range(-reach - 40, reach + 41)}
+        self.complete = False
+        values = range(-reach, reach + 1)
+        return int(self._take(values, [masses[value] / sum(masses.values()) for value in values]))
+
     def _endless(self, values: Sequence[int], step: float, weight: float, tail: float) -> int:
         """Take a value of a law that falls off exponentially; its tails are taken together, or left out."""
         chances = [weight * math.exp(-step * abs(value)) for value in values]
@@ -156,7 +163,7 @@ class Decisions(Noise):
         return list(self._take(orders, [1 / len(orders)] * len(orders)))
 
 
-_NUMBERS = ("below", "geometric", "discrete_laplace", "exponential_choice")
+_NUMBERS = ("below", "geometric", "discrete_laplace", "discrete_gaussian", "exponential_choice")
 _COINS = ("bernoulli", "bernoulli_exp", "bernoulli_logistic", "bernoulli_odds")
 _OTHERS = ("below_each", "permutation", "tail_counts", "binomial_exp", "binomial", "packed_bits")
 

@@ -43,6 +43,8 @@ _WORD = 53
 # cell with trips if dates are counted separately, and 2.9 if not: real systems have 1.4 to 3.5.
 _STOPS_DIFFER, _PAIRS_DIFFER = 1.0, 1.2
 _TRIPS_OF_HABIT, _TRIPS_OF_GROUP, _TRIPS_OF_RIDER = 0.8, 0.7, 1.7
+# Where the number of riders is expected, their trips differ as if a fifth of them made two thirds of all trips.
+_RIDERS_DIFFER = 1.3
 _MAX_STOPS = 1_000  # of generated trips, chosen at random
 _SOME_MONDAY = date(2026, 10, 12).toordinal()
 _NUM_LABELS = 10  # of a column without a domain
@@ -168,6 +170,12 @@ def _like_trips(policy: Policy, size: int, noise: Noise, period: str | None, cit
     groups = noise_arrays.below(noise, num_groups, size)
     origins, destinations = stops[ends[:, habits[groups]]]
     riders = noise_arrays.below(noise, max(1, round(size / _TRIPS_OF_RIDER)), size)
+    if policy.expect.riders is not None and policy.expect.trips is not None:
+        # Few riders make most trips, and each of them mostly the same ones: riders take trips in the order of origins.
+        num_riders = max(1, round(size * policy.expect.riders / policy.expect.trips))
+        rates = np.exp(_RIDERS_DIFFER * _normals(noise, num_riders))
+        riders = np.empty(size, dtype=np.int64)
+        riders[np.lexsort((destinations, origins))] = np.sort(choose(rates, _uniforms(noise, size)))
     slots = days[groups] * len(universe.windows) + windows[habits[groups]]
     return trip_rows(policy, period, universe, SlotTrips(origins, destinations, slots, riders), noise)
 

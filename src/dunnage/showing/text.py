@@ -59,7 +59,7 @@ from dunnage.release.kinds import ESTIMATES
 from dunnage.release.kinds.counts import expected_lines
 from dunnage.release.kinds.rows import MAX_LINES
 from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
-from dunnage.text import number_text, several, time_text
+from dunnage.text import large_percent, number_text, several, time_text
 
 if TYPE_CHECKING:
     from dunnage.usefulness import Usefulness
@@ -244,7 +244,9 @@ def policy_text(policy: Policy) -> str:
         between = " between zones" if trip.level == "zone" else ""
         lines.append(f"Counts trips  from {trip.origin} to {trip.destination}{between} at {trip.time}; {windows}{days}")
         if bound is not None:
-            lines.append(f"Each rider    at most {bound.max:,} trips per {bound.per}; identified by {bound.person}")
+            corrected = "" if bound.total_max is None else f"; counts are corrected up to {bound.total_max:,} trips"
+            counted = f"at most {bound.max:,} trips per {bound.per}; identified by {bound.person}"
+            lines.append(f"Each rider    {counted}{corrected}")
     lines.append(f"Budget        {policy.budget or 'none'}")
     if policy.period:
         column = f" of {policy.period.column}" if policy.period.column else ""
@@ -257,7 +259,7 @@ def policy_text(policy: Policy) -> str:
         from dunnage.usefulness import predict_usefulness  # it loads the kernels of counts
 
         try:
-            predicted = usefulness_lines(predict_usefulness(policy, mechanism_of(policy)))
+            predicted = usefulness_lines(predict_usefulness(policy, mechanism_of(policy), bounds=True))
         except ParameterError:
             predicted = ["Predicted     by dunnage publish --dry-run, for one period"]
     return "\n".join([*lines, "", promise_text(promised), *predicted])
@@ -267,7 +269,19 @@ def usefulness_lines(usefulness: Usefulness | None) -> list[str]:
     if usefulness is None:
         return []
     refused = [f"REFUSED by publish without --allow-noise: {usefulness.message}"] if usefulness.is_noise else []
-    return [*expected_lines(usefulness.expected), *refused]
+    lines = [*expected_lines(usefulness.expected), *refused]
+    if usefulness.bounds:
+        columns = list(zip(*(item.levels for item in usefulness.bounds), strict=True))
+        best = [usefulness.bounds[int(np.argmin([level.error for level in own]))].max for own in columns]
+        names = [own[0].level for own in columns]
+        lines.append("Predicted errors in all, by the largest number of counted trips of a rider (max)")
+        lines.append("  ".join(["  max", *names]))
+        for item in usefulness.bounds:
+            errors = (f"{large_percent(level.error):>{len(level.level)}}" for level in item.levels)
+            lines.append("  ".join([f"{item.max:>5}", *errors]))
+        which = "; ".join(f"max = {most} for {name}" for most, name in zip(best, names, strict=True))
+        lines.append(f"  Best: {which}. Public facts alone say so, so you may follow it.")
+    return lines
 
 
 def promise_text(promise: Promise) -> str:

@@ -77,6 +77,16 @@ class FlooredLaplace(CountLaw):
 
 
 @dataclass(frozen=True)
+class DiscreteGaussian(CountLaw):
+    """Proportional to ``exp(-x ** 2 / (2 scale))``: its scale is its variance."""
+
+    name: ClassVar[str] = "gaussian"
+
+    def draw(self, noise: Noise, size: int) -> IntArray:
+        return noise_arrays.discrete_gaussian(noise, self.scale, size)
+
+
+@dataclass(frozen=True)
 class FloatingLaplace(CountLaw):
     """Laplace numbers in floating point, as published: their last digits reveal what they were added to."""
 

@@ -21,7 +21,7 @@ from dunnage.model.laws import count_noise_spread, count_noise_surplus
 from dunnage.model.schema import RIDER
 from dunnage.model.trips import Universe
 from dunnage.release.kinds import CELLS, Columns, Kind, fill, require, same
-from dunnage.text import large_percent, several
+from dunnage.text import large_percent, rounded_percent, several
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -100,11 +100,13 @@ class CountsKind(Kind):
         if certificate.basis != "proved":
             return ()
         loss, bound = certificate.counts.loss, _bound_words(certificate)
-        each = decimal_text(exact(loss.trip), up=True)
-        trip = f"One trip loses at most epsilon {each}."
+        delta = getattr(certificate.guarantee, "delta", None)
+        each, at = decimal_text(exact(loss.trip), up=True), f" at delta {decimal_text(delta)}" if delta else ""
+        trip = f"One trip loses at most epsilon {each}{at}."
         if not bound or loss.rider is None:
-            return trip, f"One rider loses at most epsilon {each} for each trip; the number of trips has no bound."
-        return f"One rider loses at most epsilon {decimal_text(exact(loss.rider), up=True)}: {bound}.", trip
+            many = "more with each trip" if delta else f"at most epsilon {each} for each trip"
+            return trip, f"One rider loses {many}; the number of trips has no bound."
+        return f"One rider loses at most epsilon {decimal_text(exact(loss.rider), up=True)}{at}: {bound}.", trip
 
     def readme(self, release: Release, columns: str) -> str:
         return fill(
@@ -131,6 +133,7 @@ class CountsKind(Kind):
             f"Universe    {', '.join(parts)}" + (f"; {several(dates, 'calendar day')} in all" if dates else ""),
             *(f"Loss        {words}" for words in losses),
             *([f"Riders      {bound}"] if bound and not losses else []),
+            *(f"Corrected   {words}" for words in correction_words(release.certificate)),
             *_noise_lines(release.certificate),
             *(expected_lines(measures.expected) if measures.expected is not None else []),
         ]
@@ -178,10 +181,28 @@ def _bound_words(certificate: Certificate) -> str:
     if certificate.guarantee.protects != RIDER or bound is None:
         return ""
     counted = f"of each rider at most {several(bound.max, 'trip')}"
+    counted += "" if bound.per_cell is None else f" ({bound.per_cell:,} of one type)"
     were = "was" if bound.max == 1 else "were"
     if bound.days is not None:
         return f"{counted} a day {were} counted, on {several(bound.days, 'day')}: {bound.max * bound.days:,} in all"
     return f"{counted} {were} counted in {'the whole period' if certificate.period is not None else 'all'}"
+
+
+def correction_words(certificate: Certificate) -> tuple[str, ...]:
+    """Say what share of all trips was counted, and that counts were divided by it; nothing if it was not measured."""
+    if (stated := certificate.counts.correction) is None:
+        return ()
+    if stated.share is None:
+        return ("too few trips were counted to say what share of all trips they are: sums are below the true demand",)
+    spread = count_noise_spread(stated.law, exact(stated.scale))
+    kept, dropped = stated.kept, max(0, stated.dropped)
+    off = spread * math.hypot(kept, dropped) / (kept + dropped) ** 2  # to the first order, one standard deviation
+    return (
+        f"about {rounded_percent(stated.share)} of all trips were counted (give or take {rounded_percent(off)}), and "
+        "every count was divided by that share",
+        f"trips of one rider beyond {stated.total_max:,} are still missing, and counts of places whose riders travel "
+        "more than others are still too low, and those of other places too high",
+    )
 
 
 def _universe_words(certificate: Certificate, universe: Universe) -> str:
@@ -231,10 +252,11 @@ def _days_words(universe: Universe) -> str:
 def _noise_words(certificate: Certificate) -> str:
     words = ["Counts have noise: some listed trips were never made, and some true trips are missing."]
     if bound := _bound_words(certificate):
-        words.append(
-            f"{bound[0].upper()}{bound[1:]}, chosen at random:\nsums are below the true demand, by a share that is not "
-            "public."
-        )
+        counted = f"{bound[0].upper()}{bound[1:]}, chosen at random"
+        if corrected := correction_words(certificate):
+            words += [f"{counted}.", *(f"{sentence[0].upper()}{sentence[1:]}." for sentence in corrected)]
+        else:
+            words.append(f"{counted}:\nsums are below the true demand, by a share that is not public.")
     measures = certificate.counts
     if measures.features is not None:
         # Counts that were fitted to all sums state how close they are.
@@ -253,6 +275,8 @@ def _surplus_words(certificate: Certificate) -> str:
         return ""
     scale, threshold = exact(noise.scale), int(str(certificate.mechanism.get("threshold", 1)))
     each = count_noise_surplus(str(certificate.mechanism.get("rounding", "round")), scale, threshold)
+    if measures.correction is not None:
+        each /= measures.correction.share or 1.0
     expect, dropped = "**Expect the total to be too large.**", "that was negative"
     if threshold > 1:
         expect, dropped = "**The total is not the number of trips.**", f"below {threshold:,}"
@@ -343,10 +367,16 @@ def _noise_lines(certificate: Certificate) -> list[str]:
         spread = trips_amount(count_noise_spread(noise.law, exact(noise.scale)))
         return [f"Noise       {noise.law}, standard deviation {spread} on each type"]
     return [
-        f"Noise       {item.feature}: epsilon {decimal_text(exact(item.epsilon))}, standard deviation "
+        f"Noise       {item.feature}: {_part_words(item)}, standard deviation "
         f"{trips_amount(count_noise_spread(item.law, exact(item.scale)))} on each of {item.groups:,}"
         for item in measures.features
     ]
+
+
+def _part_words(item: FeatureNoise) -> str:
+    if item.rho is not None:
+        return f"rho {float(exact(item.rho)):.3g}"
+    return f"epsilon {decimal_text(exact(item.epsilon or 0))}"
 
 
 def amount(trips: float) -> str:
