@@ -270,9 +270,10 @@ def _kernels_are_compiled_once(request: pytest.FixtureRequest) -> Iterator[None]
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from going through all modules and tests again and again."""
+    """Keep the garbage collector from going through all modules and tests again and again, and make it a rare guest."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(500_000)  # most of what is made is gone long before: looking through it took a tenth of the time
 
 
 @pytest.hookimpl(optionalhook=True)
