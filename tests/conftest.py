@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gc
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 import typer.main
@@ -128,15 +131,15 @@ def _commands_are_built_once() -> Iterator[None]:
 REPAIRS = {"settle.repair.MAX_REPAIRS": 10, "settle.repair.MAX_IDLE_STARTS": 4, "settle.repair.STAGE_SECONDS": 60.0}
 """Few repairs, by their number and not by the clock: what is found is the same on any machine."""
 LOWERING = {
-    "kernels.bins.fills.MAX_ROUNDS": 300,
-    "planning.spreading.SLOT_STEPS": 600,
-    "planning.spreading.SLOT_IDLE": 60,
+    "kernels.bins.fills.MAX_ROUNDS": 100,
+    "planning.spreading.SLOT_STEPS": 200,
+    "planning.spreading.SLOT_IDLE": 20,
     "planning.spreading.NOISY_STEPS": 50,
     "planning.spreading.NOISY_IDLE": 12,
     "planning.spreading.CHECKED_STEPS": 4000,
     "planning.spreading.CHECKED_IDLE": 500,
 }
-"""A fifth or a tenth of the steps that searches for lower linkage take."""
+"""A small part of the steps that searches for lower linkage take."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -210,10 +213,67 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: rank.get(item.path, len(FIRST)))
 
 
+LOCKS = functools.cache(tempfile.TemporaryDirectory)  # of the process that starts the others; gone when that ends
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["locks"] = LOCKS().name
+
+
+@contextmanager
+def _turn(config: pytest.Config, name: str) -> Iterator[TextIO]:
+    """Wait until no other process has a file, which is written by those who are done."""
+    with (Path(config.workerinput["locks"]) / name).open("a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield turn
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Let one of several processes read the tests first: it compiles them, and what they import, for all."""
+    if not hasattr(session.config, "workerinput"):
+        return (yield)
+    with _turn(session.config, "reading") as turn:
+        if os.fstat(turn.fileno()).st_size:  # one has read them: the others do so at the same time
+            fcntl.flock(turn, fcntl.LOCK_UN)
+        collected = yield
+        turn.write("read")
+        return collected
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels_are_compiled_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let a process wait while another compiles the same kernel: it is then loaded from the disk."""
+    if not hasattr(request.config, "workerinput"):
+        yield
+        return
+    from numba.core.caching import FunctionCache
+    from numba.core.dispatcher import Dispatcher
+
+    compile_now, mine = Dispatcher.compile, set()
+
+    def compile_in_turn(kernel: Any, signature: Any) -> Any:
+        name = f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}"
+        if name in mine or not isinstance(kernel._cache, FunctionCache):
+            return compile_now(kernel, signature)
+        with _turn(request.config, name):
+            mine.add(name)
+            try:
+                return compile_now(kernel, signature)
+            finally:
+                mine.discard(name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dispatcher, "compile", compile_in_turn)
+        yield
+
+
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from going through all modules and tests again and again."""
+    """Keep the garbage collector from going through all modules and tests again and again, and make it a rare guest."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(500_000)  # most of what is made is gone long before: looking through it took a tenth of the time
 
 
 @pytest.hookimpl(optionalhook=True)

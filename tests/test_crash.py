@@ -1,7 +1,8 @@
 """Killed at any moment, ``publish`` leaves no folder that is not whole, paid for and verifiable.
 
-One process is made ready and forks; each child publishes and is killed, either at its n-th step (every file opened,
-renamed, linked, synced ...; for each n) or after a random time. What is left is looked at, then published again.
+One process is made ready and forks; each child publishes and is killed after a random time. Another is stopped before
+each of its steps (every file opened, renamed, linked, synced ...) while its folder is copied: a kill there leaves these
+files. What is left is looked at, then published again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PUBLISH = ["publish", "parcels.csv", "--policy", "parcels.toml", "-o", RELEASE, 
 KILLED = -signal.SIGKILL
 
 FORKING = f"""
-import contextlib, io, os, random, shutil, signal, sys, tempfile, time
+import contextlib, io, os, random, shutil, signal, subprocess, sys, tempfile, time
 import dunnage.cli, fcntl, pyarrow.csv, pyarrow.parquet
 from dunnage.samples import PackageSetting, generate_packages
 from pathlib import Path
@@ -48,14 +49,15 @@ with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextl
 STEPS = {{"os.rename", "os.link", "os.mkdir", "os.rmdir", "os.remove"}}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
-def die_at(number):
-    # Die before the n-th call that changes anything on disk.
-    count = 0
+def copy_at_each_step(place):
+    # Copy all files before each call that changes anything on disk, until the process ends.
+    count, copying = 0, False
     def step():
-        nonlocal count
-        count += 1
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
+        nonlocal count, copying
+        if not copying:
+            copying, count = True, count + 1
+            subprocess.run(["cp", "-a", place, f"{{place}}-{{count}}"], check=True)  # links stay links
+            copying = False
     def count_before(module, name):
         true = getattr(module, name)
         def counted(*args, **more):
@@ -69,7 +71,7 @@ def die_at(number):
             step()
     sys.addaudithook(hook)
 
-def start(place, options, number=0):
+def start(place, options, *, copied=False):
     pid = os.fork()
     if pid:
         return pid
@@ -80,8 +82,8 @@ def start(place, options, number=0):
         os.dup2(out, 1)
         os.dup2(out, 2)
         sys.argv = ["dunnage", *PUBLISH, *options]
-        if number:
-            die_at(number)
+        if copied:
+            copy_at_each_step(place)
         dunnage.cli.main()
     except SystemExit as end:
         code = end.code or 0
@@ -92,12 +94,11 @@ def end(pid):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 def at_each_step(template, *options):
-    for number in range(1, 3000):
-        place = Path(shutil.copytree(template, template.with_name(f"{{template.name}}-{{number}}")))
-        code = end(start(place, options, number))
-        print(place, code, flush=True)
-        if code != -signal.SIGKILL:
-            return
+    place = Path(shutil.copytree(template, template.with_name(f"{{template.name}}-copied")))
+    code = end(start(place, options, copied=True))
+    for copy in sorted(place.parent.glob(f"{{place.name}}-*"), key=lambda copy: int(copy.name.rpartition("-")[2])):
+        print(copy, -signal.SIGKILL)
+    print(place, code, flush=True)
 
 def at_random(template, num, seed):
     began = time.monotonic()

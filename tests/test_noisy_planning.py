@@ -367,7 +367,7 @@ def fits(plan_bins: npt.NDArray[np.int64], truth: FloatArray, capacity: float) -
 
 @pytest.mark.parametrize("prior", ["uniform", "normal:250:60"])
 def test_draws_from_the_prior_keep_the_posterior_promise(prior: str) -> None:
-    cells, tries, num, risk = cut(0, 500, "5", "12"), 60, 12, 0.2
+    cells, tries, num, risk = cut(0, 500, "5", "12"), 40, 12, 0.2
     points = cells.domain.grid_values(np.arange(cells.domain.num_steps + 1))
     weights = np.exp(Prior.parse(prior).log_weights(points))
     generator = np.random.default_rng(3)

@@ -38,11 +38,17 @@ from dunnage.model.guarantees import NO_LOSS
 from dunnage.model.laws import Cells
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
-from dunnage.proving import examining, rows
+from dunnage.proving import examining, local, rows
 from dunnage.proving import statistical as primitives
 from dunnage.proving import verdict as desk
 from dunnage.proving.counts import TABLES, counts_case, examine_extremes, examine_large_universe, examine_shares
-from dunnage.proving.examining import examine, examine_count_law, sentence_of, unreachable_share
+from dunnage.proving.examining import (
+    NeighbourCase,
+    examine,
+    examine_count_law,
+    sentence_of,
+    unreachable_share,
+)
 from dunnage.proving.replay import (
     Decisions,
     NotEnumerable,
@@ -63,10 +69,14 @@ FORMS = {"product": {2: 4, 3: 6}, "qlp": {2: 2, 3: 2}, "qjlp": {2: 2, 3: 2}}
 
 @pytest.fixture(scope="module")
 def proof(thorough: bool) -> Proof:
-    """The short form on everything; of the noise, whose laws have tests of their own, on fewer draws."""
+    """The short form on everything, with fewer draws: that draws follow laws has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in () if thorough else ("FEW", "SOME", "MANY"):
-            patch.setattr(primitives, name, getattr(primitives, name) // 5)
+        if not thorough:
+            for name in ("FEW", "SOME", "MANY"):
+                patch.setattr(primitives, name, getattr(primitives, name) // 5)
+            patch.setitem(NeighbourCase.__init__.__kwdefaults__, "draws", examining.DRAWS // 4)
+            real = local._real_reports
+            patch.setattr(local, "_real_reports", lambda draws, num: real(draws, num // 5))
         return prove()
 
 

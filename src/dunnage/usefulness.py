@@ -196,8 +196,11 @@ class Part(NamedTuple):
         units = np.arange(len(trips)) if trips.persons is None else trips.persons
         return cls(trips, units % THINNING == 0, hours)
 
-    def errors(self, trial: Trial, max_draws: int = MIN_DRAWS) -> list[LevelError]:
-        """Run the mechanism on the trips a few times, and compare the final tables with them at each level."""
+    def errors(self, trial: Trial, max_draws: int = MIN_DRAWS, largest: float = math.inf) -> list[LevelError]:
+        """Run the mechanism on the trips a few times, and compare the final tables with them at each level.
+
+        There are fewer runs where the mean error of what is released is sure to be above the largest.
+        """
         time = trial.policy.schema.time
         if self.hours is not None:
             time = replace(time, lower=self.hours[0], upper=self.hours[1])
@@ -206,8 +209,10 @@ class Part(NamedTuple):
         num_draws = min(max_draws, max(MIN_DRAWS, DRAWN_TRIPS // max(1, truth.num_trips)))
         asked = trial.mechanism.levels(trial.policy.schema)
         others = {name: columns for name, columns in levels_of(whole).items() if columns not in asked.values()}
-        errors, levels = [], {**asked, **others}
+        errors, levels = list[list[float]](), {**asked, **others}
         for draw in range(num_draws):
+            if sum(error[0] for error in errors) > num_draws * largest:
+                break
             noise = Noise(seed=SEED + draw)
             table = trial.mechanism.draw_table(trips, prepared, noise, self.rows)
             errors.append(level_errors(truth, table, levels.values()))
@@ -272,7 +277,7 @@ def _remedies(trial: Trial, part: Part) -> Iterator[Remedy]:
             num_trips = changed.policy.expect.trips * changed.longer
             parts[changed.longer] = Part.of(trial.policy, changed.period, num_trips)
         try:
-            released = parts[changed.longer].errors(changed)[0]
+            released = parts[changed.longer].errors(changed, largest=REMEDY_ERROR)[0]
         except ParameterError:  # the mechanism refuses such a table
             return None
         return Remedy(changed.change, released) if released.error <= REMEDY_ERROR else None

@@ -923,7 +923,7 @@ def neighbour_bound(points: Points) -> float:
     # A class with lower ends a and b is at least |a - b| wide, so on the grid these widths are at most the true ones.
     at = (points.lower - points.lower.min(axis=0)) * points.factor
     widths, order = cKDTree(at).query(at, k=np.arange(1, num + 1), p=1)
-    beyond = widths[:, -1] if num < len(points) else np.full(len(points), np.inf)
+    beyond = widths[:, -1].copy() if num < len(points) else np.full(len(points), np.inf)
     return float(points.counts @ _narrowest(points, Nearest(order.astype(np.int64), widths, beyond)))
 
 

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -544,7 +544,7 @@ class Certificate(Model):
             raise CheckFailed("certificate.json: a part is nested too deeply.") from None
         if empty := [name for name in content if content[name] is None]:
             raise CheckFailed(f"certificate.json: missing or malformed: {', '.join(empty)}.")
-        if certificate.to_bytes() != data:
+        if canonical({**certificate.plain(), "digest": digest}) != data:
             raise CheckFailed("certificate.json: a number is not in the form that certificates use.")
         return certificate
 
@@ -733,6 +733,7 @@ def meaning(promise: Promise) -> Meaning:
     return Meaning(sentences=sentences, odds=[row])
 
 
+@lru_cache(maxsize=64)
 def odds(loss: Loss) -> list[OddsRow]:
     """Return upper bounds on what a suspicion can become, rounded up."""
     # With delta 0 a row bounds the suspicion itself after seeing the release. With delta above 0 no such bound exists

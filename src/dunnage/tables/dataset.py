@@ -279,7 +279,7 @@ class Dataset:
             what, remedy = f"has no row of period {self.period}", "Check --period."
         raise InputError(self.source, [Problem(what, remedy=remedy)])
 
-    @property
+    @cached_property
     def purpose(self) -> SpendPurpose:
         return replace(self.policy.purpose(self.period), input_digest=self.keyed_digest)
 

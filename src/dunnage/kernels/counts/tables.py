@@ -50,6 +50,7 @@ def list_cells(
     before: ListedCells | None = None,  # the list with other floors
 ) -> ListedCells:
     """List cells above floors; if a floor has not changed, reuse the list from before."""
+    floors = np.ascontiguousarray(floors)  # another layout would have one more version compiled
     none, fresh = np.zeros(0, dtype=np.int64), np.ones(len(floors), dtype=np.bool_)
     old = CellLists(np.zeros(0), none, np.zeros(len(starts), dtype=np.int64))
     if before is not None:
