@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.projection import quadratic_program
 
 from dunnage.errors import InternalError, ParameterError
 from dunnage.kernels.counts import projection
@@ -230,48 +231,58 @@ def test_weights_very_far_apart_take_few_steps():
 def test_same_whatever_way_the_steps_are_solved(seed, num_slots, margins):
     table = slots_table(np.random.default_rng(seed), num_slots, margins=margins, per_class=3)
     listed = sort_candidates(table.values, table.starts)
-    plan = table.family.plan
-    assert plan.way == "arrow"
-    largest = int(np.argmax(table.family.sizes))
-    inside = plan.firsts[plan.order.index(largest)] + np.arange(table.family.sizes[largest])
     expected = project(listed, table.family, table.sums)
-    for way in ("dense", "sparse"):
-        other = Family(groups=table.family.groups, sizes=table.family.sizes, ratios=table.family.ratios)
-        other.__dict__["plan"] = replace(plan, way=way, eliminated=inside if way == "dense" else None)
-        found = project(listed, other, table.sums)
-        assert found.residual <= 1e-12
-        assert found.x == pytest.approx(expected.x, abs=1e-9)
+    other = Family(groups=table.family.groups, sizes=table.family.sizes, ratios=table.family.ratios)
+    other.__dict__["plan"] = replace(table.family.plan, arrow=None)
+    found = project(listed, other, table.sums)
+    assert found.residual <= 1e-12
+    assert found.x == pytest.approx(expected.x, abs=1e-9)
 
 
 def test_large_global_feature_is_eliminated_and_small_blocks_stay_small():
     rng = np.random.default_rng(3)
     table = slots_table(rng, 60, margins=True, per_class=60)
-    assert table.family.plan.way == "dense"
+    assert table.family.plan.arrow is None
     found = project_dense(table.values, table.starts, table.family, table.sums)
     assert table.residual(found.x) <= 1e-12
     plain = slots_table(rng, 60, per_class=60)
-    assert plain.family.plan.way == "arrow"
     assert plain.family.plan.arrow.num_shared == 1  # the total is shared, 8 unknowns a slot are not
     assert set(plain.family.plan.arrow.widths) == {8}
     below = np.flatnonzero(plain.family.plan.parent >= 0)
     assert (plain.family.plan.parent[below] < below).all()  # kernels rely on it
 
 
-def test_other_ways_where_the_rest_is_too_large_for_one_factor(monkeypatch):
-    tables = [slots_table(np.random.default_rng(num), num, margins=True, per_class=8) for num in (3, 20)]
-    expected = [table.whole() for table in tables]
-    assert all(table.family.plan.way == "arrow" for table in tables)
-    monkeypatch.setattr(projection, "MAX_ARROW", 2e4)
-    monkeypatch.setattr(projection, "MAX_DENSE", 0)
-    for table, usual in zip(tables, expected, strict=True):
-        other = replace(table, family=replace(table.family))
-        assert other.family.plan.way == "conjugate"
-        found = other.whole()
+def stops_table(rng: np.random.Generator, size: int, slots: int, *, by_slot: bool) -> Table:
+    """Every cell is a join group: total, slots, origins and destinations (by slot, or over all slots with pairs)."""
+    slot, origin, end = (part.reshape(-1) for part in np.indices((slots, size, size)))
+    groups = [np.zeros_like(slot), slot, origin, end, origin * size + end]
+    if by_slot:
+        groups[2:] = [slot * size + origin, slot * size + end]
+    sizes = tuple(int(own.max()) + 1 for own in groups)
+    truth = rng.poisson(np.exp(1.5 * rng.normal(size=(size, size)) - 2), (slots, size, size)).reshape(-1)
+    noisy = [np.bincount(own, truth) + rng.laplace(0, 5, num) for own, num in zip(groups, sizes, strict=True)]
+    family = Family(groups=tuple(groups), sizes=sizes, ratios=tuple(len(slot) / num for num in sizes), blocks=slot)
+    values = truth + np.rint(rng.laplace(0, 5, len(truth))).astype(np.int64)
+    return Table(values, np.arange(len(truth) + 1), family, tuple(noisy))
+
+
+def test_features_of_stops_take_few_steps_and_agree_with_a_general_solver(monkeypatch):
+    piqp = pytest.importorskip("piqp")
+    monkeypatch.setattr(projection, "MAX_ARROW", 0)  # as if there were many more stops
+    for by_slot in (False, True):
+        table = stops_table(np.random.default_rng(4), 12, 5, by_slot=by_slot)
+        assert table.family.plan.arrow is None
+        found = project_dense(table.values, table.starts, table.family, table.sums)
         assert found.residual <= 1e-12
-        assert found.x == pytest.approx(usual.x, abs=1e-7)
-    monkeypatch.setattr(projection, "MAX_ARROW", 0)
+        assert found.iterations <= 60
+        program, lower = quadratic_program(table.values.astype(float), np.diff(table.starts), table.family, table.sums)
+        solver = piqp.SparseSolver()
+        solver.settings.eps_abs = solver.settings.eps_rel = 1e-11
+        solver.setup(**program, x_l=lower)
+        solver.solve()
+        assert found.x == pytest.approx(np.asarray(solver.result.x)[: len(found.x)], abs=1e-3)
     table = random_table(np.random.default_rng(5), most_groups=200, most_cells=3)  # features in no order
-    assert table.family.plan.way == "sparse"
+    assert table.family.plan.arrow is None
     assert table.residual(in_order(table.whole(), sort_candidates(table.values, table.starts))) <= 1e-12
 
 

@@ -47,8 +47,11 @@ PREDICTED = "predicted"
 BY_WINDOW = " by window"
 BUSY = 3.0  # trips of a count that has any, if counts have none on average; measured on bikes and taxis
 SPREAD = 4.0  # their squared spread over their squared mean
+FIRST = 1.5  # weight of the error of the first question, against 1 for others
 STEPS = 50  # shares are multiples of one part in so many
-RESERVED = 4  # steps for sums of stops and zones over all windows: their relative errors are small, and they matter
+# Smallest numbers of steps: for the first question, for stops and zones over all windows, and for windows. The relative
+# errors of the last two are small, and they matter.
+RESERVED_FIRST, RESERVED_ENDS, RESERVED_WINDOWS = 18, 4, 2
 WINDOWS = "windows"
 _ENDS: Mapping[str, Ends] = {
     "stop pairs": "pairs",
@@ -130,7 +133,7 @@ def predicted_shares(asked: Sequence[Asked], trips: float, scale: float) -> list
     """Choose the share of each table with which the sum of all predicted relative errors is smallest."""
     # Few counts of a table have any trips, and those that do spread more than they are large. The error of such a count
     # follows from that and from the noise of its table and of the tables that refine it; it is compared with the error
-    # of an empty table. The first question counts twice.
+    # of an empty table. The first question counts more than others.
     nothing = [error_of_nothing(trips / one.groups) for one in asked]
 
     def errors(parts: Sequence[int]) -> float:
@@ -140,7 +143,7 @@ def predicted_shares(asked: Sequence[Asked], trips: float, scale: float) -> list
             for other, part in zip(asked, parts, strict=True):
                 if part and other.refines(one):
                     weight += one.groups / other.groups / (2 * (scale * STEPS / part) ** 2)
-            total += math.sqrt(1 / (weight * guess)) * (2 if one is asked[0] else 1)
+            total += math.sqrt(1 / (weight * guess)) * (FIRST if one is asked[0] else 1)
         return total
 
     free = STEPS - sum(one.least for one in asked)
@@ -233,11 +236,10 @@ class FittedCounts(FeatureMechanism):
         if not isinstance(self.budget_shares, str):
             return self.budget_shares
         workload = self.questions(schema)
-        # Whoever asks by window adds windows up too; and counts without any question about windows still need them.
+        # Nobody needs to name sums over windows, the stops of pairs, or windows: all are cheap, and pairs rest on them.
         implied = [name.removesuffix(BY_WINDOW) for name in workload]
-        every = list(dict.fromkeys((*workload, *implied)))
-        if not any(name.endswith((BY_WINDOW, WINDOWS)) for name in every):
-            every.append(WINDOWS)
+        implied += ["departures", "arrivals"] if f"{schema.level} pairs" in implied else []
+        every = list(dict.fromkeys((*workload, *implied, WINDOWS)))
         assert schema.trip is not None  # it has promised
         size = len(schema[schema.trip.origin].domain.stops)  # type: ignore[union-attr]
         zones = 1 if schema.city is None else max(1, len(schema.city.zone_names))
@@ -252,7 +254,8 @@ class FittedCounts(FeatureMechanism):
         scale = float((schema.contribution.max if schema.contribution is not None else 1) / self.epsilon)
         for name in every:
             ends, by_slot = table_of(name, schema.level)
-            least = 0 if by_slot or ends == "pairs" else RESERVED
+            least = RESERVED_WINDOWS if ends == "all" else 0 if by_slot or ends == "pairs" else RESERVED_ENDS
+            least = RESERVED_FIRST if name == workload[0] else least
             table = Asked(ends, by_slot, numbers.get(ends, size) * (slots if by_slot else 1), least)
             drowned = 2 * scale**2 > error_of_nothing(trips / table.groups)
             # Cells are not measured if all of epsilon would not make them better than nothing.

@@ -6,10 +6,10 @@ From the noisy sums alone, in this order:
 
 1. Each table of sums that a step needs is the mean of all measured margins that are as fine or finer, weighted by
    their precision.
-2. Origins, destinations and slots shrink towards equal shares, by :func:`~dunnage.kernels.counts.tables.posterior`.
-3. Pairs are expected to have origin times destination over the total, times what zones have in common; if pairs were
-   measured, each shrinks towards that by how noisy it is; then their sums are moved to those of origins, destinations
-   and zones.
+2. Origins, destinations and slots shrink towards equal shares, by :func:`beliefs`.
+3. Pairs are expected to have origin times destination over the total, times what zones have in common and, as far as
+   that helps, what is known of the way back; if pairs were measured, each shrinks towards that by how noisy it is; then
+   their sums are moved to those of origins, destinations and zones.
 4. Slots: the count of a cell is c[o, d] a[o, t] b[d, t] g[zone, zone, t], by iterative proportional fitting to the
    tables of pairs, origins by slot, destinations by slot and pairs of zones by slot. All sums are products of small
    matrices, so that no table of cells exists unless cells were measured, which then shrink towards the model.
@@ -28,13 +28,24 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray, kernel
 from dunnage.kernels.counts.projection import sort_falling
-from dunnage.kernels.counts.tables import SPREAD_OF_SQUARES, posterior
+from dunnage.kernels.counts.tables import SMALLEST_SCALE, fit_weights, lookup
 
 Ends = Literal["pairs", "origins", "destinations", "zones", "all"]
 Table = tuple[Ends, bool]  # sums over what, and whether by slot
 
 SWEEPS = 12  # of proportional fitting; the sums of origins and destinations by slot are then off by less than rounding
 ROUNDS = 8  # corrections of a table towards its sums, one after the other
+FAR = 24.0  # scales beyond which noise explains nothing
+GROWTH = 1.05  # steps between larger noisy values
+RATE_STEP, MAX_RATES = 0.2, 32  # classes of expected counts, by their logarithm
+MULTIPLES = 2.0 ** np.arange(-6, 8.5, 0.5)  # of what is expected of a count
+_LOGNORMAL = np.exp(-((np.log(MULTIPLES) + 0.28) ** 2) / 2)
+FIRST_WEIGHTS = np.append(0.2, 0.8 * _LOGNORMAL / _LOGNORMAL.sum())  # of zero and of each multiple: their mean is 1
+BELIEF = 10.0  # counts' worth of belief in them
+MANY = 40  # counts from which a Poisson law is called normal
+MEETING = 0.18  # part of a mean by which it is off at worst if multiples are the only means
+WIDE = 20.0  # scales of noise from which a law is so wide that noise is like a normal law
+FLOOR = 0.05  # smallest part of what is expected of a pair that is left of it by what is known of the way back
 LEAST = 1e-6  # smallest share of the mean that a fitted count may have: nothing is surely empty
 PULL = 0.3  # how much the sums by slot decide where the next trip of a pair goes, against its own share
 PAIR_PULL = 0.1  # the same for the sums of destinations and the next pair of an origin
@@ -82,17 +93,76 @@ def pooled(margins: Mapping[Table, Margin], wanted: Ends, zone_of: FloatArray, *
     return Margin(sum((sums / variances for sums, variances in parts), np.zeros(())) / weight, 1 / weight)
 
 
-def spread_of(expected: FloatArray, noise: FloatArray) -> FloatArray:
-    """Return the variance that is left in counts after a noisy look, if counts spread as much as they are large."""
-    own = expected + expected**2
-    return np.asarray(np.maximum(own * noise / (own + noise), _TINY))
+class Beliefs(NamedTuple):
+    means: FloatArray  # of each count, given its noisy value and what is expected of it
+    variances: FloatArray
 
 
-def shrunk(margin: Margin, expected: FloatArray) -> FloatArray:
-    """Return the mean of each count given its noisy value and what is expected of it."""
-    scale = float(np.sqrt(np.mean(margin.variances) / 2))
-    values = np.rint(np.clip(margin.sums, -(2.0**52), 2.0**52)).astype(np.int64)
-    return posterior(values.reshape(-1), scale, expected.reshape(-1)).means.reshape(expected.shape)
+def beliefs(margin: Margin, expected: FloatArray) -> Beliefs:
+    """Return what is known of counts after a noisy look: the noisy values decide how far to trust what is expected."""
+    # A count has a Poisson law whose mean is a multiple of what is expected. All counts share one law of multiples: at
+    # first lognormal with mean 1 and some zeros, then fitted to the noisy values by expectation maximisation.
+    scale = max(float(np.sqrt(np.mean(margin.variances) / 2)), SMALLEST_SCALE)
+    reach = np.ceil(FAR * scale)
+    values = np.clip(margin.sums.reshape(-1), -reach, 2.0**52)
+    rates = np.maximum(expected.reshape(-1), LEAST * max(float(expected.mean()), _TINY))
+    places = np.log(rates / rates.min())
+    bins = (places / max(RATE_STEP, float(places.max()) / MAX_RATES)).astype(np.int64)
+    used = np.bincount(bins) > 0
+    bins = (np.cumsum(used) - 1)[bins]
+    centres = np.bincount(bins, rates) / np.bincount(bins)
+    even = np.arange(-reach, reach + 1, max(1.0, np.floor(scale / 4)))
+    num_more = max(0, int(np.ceil(np.log(max(float(values.max()), 1.0) / even[-1]) / np.log(GROWTH)))) + 1
+    grid = np.concatenate([even, even[-1] * GROWTH ** np.arange(1, num_more + 1)])
+    below = np.minimum(np.searchsorted(grid, values, side="right") - 1, len(grid) - 2)
+    step = (values - grid[below]) / (grid[below + 1] - grid[below])
+    flat = bins * len(grid) + below
+    seen = np.bincount(flat + (step >= 0.5), minlength=len(centres) * len(grid)).reshape(len(centres), -1)
+    tables = noisy_poisson(grid, np.multiply.outer(centres, np.append(0.0, MULTIPLES)), scale)
+    weights = fit_weights(tables[0], seen.astype(np.float64), FIRST_WEIGHTS, belief=BELIEF)
+    chance, mean, square = (table @ weights for table in tables)
+    known = chance > _TINY  # otherwise nothing explains the value but itself
+    mean = np.where(known, mean / np.maximum(chance, _TINY), np.maximum(grid, 0.0))
+    variance = np.where(known, square / np.maximum(chance, _TINY) - mean**2, 2 * scale**2)
+    return Beliefs(*(np.maximum(lookup(part, flat, step), 0.0).reshape(expected.shape) for part in (mean, variance)))
+
+
+def noisy_poisson(grid: FloatArray, rates: FloatArray, scale: float) -> list[FloatArray]:
+    """Return for each rate and noisy value the chance of it, and that times mean and square of the count behind it."""
+    # Shapes: grid (values,), rates (bins, laws) -> three times (bins, values, laws)
+    from scipy.special import gammaln, log_ndtr
+
+    flat, tables = rates.reshape(-1), np.empty((3, len(grid), rates.size))
+    few, many = np.flatnonzero(flat < MANY), np.flatnonzero(flat >= MANY)
+    numbers = np.arange(3 * MANY)
+    law = np.exp(numbers * np.log(np.maximum(flat[few], _TINY))[:, None] - flat[few, None] - gammaln(numbers + 1))
+    noise = np.exp(-np.abs(grid - numbers[:, None]) / scale) / (2 * scale)
+    for power in range(3):
+        tables[power][:, few] = ((law * numbers**power) @ noise).T
+    # Larger counts are normal, and at least so wide that neighbouring multiples meet.
+    rate = flat[many]
+    width = np.sqrt(rate + (MEETING * rate) ** 2)
+    distance, value = grid[:, None] - rate, grid[:, None]
+    ratio = np.minimum(width / scale, WIDE)
+    parts = []
+    for side in (1.0, -1.0):  # noise above and below zero: a normal law that is tilted, and cut at the value
+        at = side * distance / width - ratio
+        log = -side * distance / scale + ratio**2 / 2 + log_ndtr(at)
+        near = np.clip(at, -1e4, 40.0)
+        hazard = width * np.exp(-(near**2) / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(near))
+        middle = rate + side * width * ratio
+        square = middle**2 + width**2 - side * hazard * (value + middle)
+        parts.append((log, (np.ones_like(square), middle - side * hazard, square)))
+    (one, first), (two, second) = parts
+    spread = width**2 + 2 * scale**2
+    pull = 2 * scale**2 / spread
+    plain = np.exp(-np.minimum(distance**2 / (2 * spread), 700.0)) / np.sqrt(2 * np.pi * spread)
+    mean = value - pull * distance
+    wide = (plain, plain * mean, plain * (mean**2 + pull * width**2))
+    for power in range(3):
+        mixed = np.exp(np.minimum(one, 0)) * first[power] + np.exp(np.minimum(two, 0)) * second[power]
+        tables[power][:, many] = np.where(width > WIDE * scale, wide[power], mixed / (2 * scale))
+    return [np.moveaxis(table.reshape(len(grid), *rates.shape), 0, 1) for table in tables]
 
 
 def moved(table: FloatArray, spread: FloatArray, sums: list[tuple[int, FloatArray]]) -> FloatArray:
@@ -109,12 +179,8 @@ def level(margin: Margin | None, size: int, total: float) -> FloatArray:
     expected = np.full(size, total / size)
     if margin is None:
         return expected
-    # Where noise explains nearly all differences, what is left of them after shrinking is noise too.
-    noise = float(np.mean(margin.variances)) * (1 + SPREAD_OF_SQUARES / np.sqrt(size))
-    seen = float(np.mean((margin.sums - expected) ** 2))
-    trust = np.sqrt(1 - noise / seen) if seen > noise else 0.0
-    counts = moved(shrunk(margin, expected), spread_of(expected, margin.variances), [(0, np.asarray(total))])
-    counts = np.maximum(expected + trust * (counts - expected), LEAST * total / size)
+    counts = moved(*beliefs(margin, expected), [(0, np.asarray(total))])
+    counts = np.maximum(counts, LEAST * total / size)
     return np.asarray(counts * (total / counts.sum()))
 
 
@@ -126,7 +192,9 @@ def fit(margins: Mapping[Table, Margin], size: int, slots: int, zones: IntArray 
         return pooled(margins, wanted, zone_of, slots=by_slot)
 
     whole = known("all")
-    total = 1.0 if whole is None else max(1.0, float(whole.sums))
+    total = 1.0
+    if whole is not None and whole.sums > 0:  # as much of it as noise does not explain
+        total = max(total, float(whole.sums - min(whole.variances / whole.sums, whole.sums)))
     origins, destinations = (level(known(ends), size, total) for ends in ("origins", "destinations"))
     windows = level(known("all", by_slot=True), slots, total)
     between = known("zones") if zones is not None else None
@@ -141,8 +209,7 @@ def fit(margins: Mapping[Table, Margin], size: int, slots: int, zones: IntArray 
         expected = np.maximum(own.reshape(-1, 1), LEAST * total / own.size) * windows / total
         if margin is not None:
             noisy = Margin(margin.sums.reshape(expected.shape), margin.variances.reshape(expected.shape))
-            spread = spread_of(expected, noisy.variances)
-            table = moved(shrunk(noisy, expected), spread, [(0, windows), (1, expected.sum(axis=1))])
+            table = moved(*beliefs(noisy, expected), [(0, windows), (1, expected.sum(axis=1))])
             expected = np.maximum(table, LEAST * total / table.size)
             expected *= (own.reshape(-1) / expected.sum(axis=1))[:, None]
         targets.append(expected.reshape((*own.shape, slots)) if margin is not None else None)
@@ -151,11 +218,10 @@ def fit(margins: Mapping[Table, Margin], size: int, slots: int, zones: IntArray 
     if cells is None:
         return fitted
     expected = np.maximum(cells_of(fitted, zone_of), LEAST * total / cells.sums.size)
-    alone = shrunk(cells, expected)
+    alone = beliefs(cells, expected)
     pairs = fit_pairs(known("pairs"), origins, destinations, between, zone_of)
-    sums_of = [(2, pairs), (1, expected.sum(axis=1)), (0, expected.sum(axis=0))]
-    table = moved(alone, spread_of(expected, cells.variances), sums_of)
-    return fitted._replace(pairs=table.sum(axis=2), cells=table, alone=alone)
+    table = moved(*alone, [(2, pairs), (1, expected.sum(axis=1)), (0, expected.sum(axis=0))])
+    return fitted._replace(pairs=table.sum(axis=2), cells=table, alone=alone.means)
 
 
 def fit_pairs(
@@ -166,15 +232,18 @@ def fit_pairs(
     expected = np.multiply.outer(origins, destinations / total)
     if zones is not None:  # what zones have in common
         blocks = zone_of.T @ expected @ zone_of
-        between = np.maximum(shrunk(zones, blocks), LEAST * total / blocks.size)
+        between = np.maximum(beliefs(zones, blocks).means, LEAST * total / blocks.size)
         for _ in range(SWEEPS):
             expected *= zone_of @ (between / np.maximum(zone_of.T @ expected @ zone_of, _TINY)) @ zone_of.T
             expected *= (origins / np.maximum(expected.sum(axis=1), _TINY))[:, None]
             expected *= destinations / np.maximum(expected.sum(axis=0), _TINY)
     if measured is None:
         return np.asarray(expected)
-    spread = spread_of(expected, measured.variances)
-    return moved(shrunk(measured, expected), spread, [(1, origins), (0, destinations)])
+    # The way back: the noise of one direction knows nothing of the other, so that regression shows how alike they are.
+    back = (beliefs(measured, expected).means - expected).T
+    alike = float(((measured.sums - expected) * back).sum() / max(float((back**2).sum()), _TINY))
+    expected = np.maximum(expected + min(max(alike, 0.0), 1.0) * back, FLOOR * expected)
+    return moved(*beliefs(measured, expected), [(1, origins), (0, destinations)])
 
 
 def proportional(

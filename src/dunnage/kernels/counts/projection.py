@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations_with_replacement, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,7 +51,6 @@ UNSETTLED = 1e-3  # largest relative residual above which blocks are brought to 
 ROUNDED = 1e-11  # the same where sums cancel
 MAX_ARROW = 1e9  # operations of one step by blocks up to which that is the way to go
 SMALL = 3e7  # operations up to which a step by blocks beats the fixed cost of other ways
-MAX_DENSE = 4_000  # unknowns of a dense Cholesky factor
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -226,7 +225,7 @@ def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> tuple[
     best = here = look(unknowns)
     stalled = steps = 0
     while here.relative > EXACT and not (stalled >= STALLED and here.relative <= ROUNDED) and steps < MAX_STEPS:
-        step = solve(here.counts, here.gradient)
+        step = solve(here.counts, here.gradient, min(max(here.relative, CLOSE), LOOSE))
         there = look(stepped(here.unknowns, step))
         if not there.distance <= best.distance / 2 and there.relative > EXACT:
             there = look(stepped(here.unknowns, search(listed, tree, here.theta, here.gradient, step) * step))
@@ -257,14 +256,8 @@ class NewtonPlan:
     parent: IntArray  # unknown above each unknown, else -1
     slack: FloatArray  # reciprocal ratio of each unknown
     leaves: IntArray  # for each chain and join group the unknown of the lowest feature of the chain
-    # `"arrow"`: by blocks and a few shared unknowns; `"dense"`: by one factor after eliminating the unknowns of one
-    # feature, which are not coupled with each other; `"conjugate"`: by conjugate gradients after the same, with the
-    # remaining features, by blocks, as preconditioner; `"sparse"`: by one sparse factor
-    way: Literal["arrow", "dense", "conjugate", "sparse"] = "sparse"
-    arrow: Arrow | None = None  # of `"arrow"`: where entries are
-    eliminated: IntArray | None = None  # of `"dense"` and `"conjugate"`: unknowns of that feature; it ends a chain
-    without: NewtonPlan | None = None  # of `"conjugate"`: plan of the features that are left
-    kept: IntArray | None = None  # and which unknowns its unknowns are
+    # How steps are solved: by blocks and a few shared unknowns, where entries are; if None, by conjugate gradients
+    arrow: Arrow | None = None
     blocks: IntArray  # block of each join group
     coarsest: int = 0  # coarsest feature local to blocks: its sums give the level where a first list of cells may end
 
@@ -298,23 +291,24 @@ class NewtonPlan:
         parts = dict(zip(self.order, np.split(flat, self.firsts[1:-1]), strict=True))
         return tuple(parts[feature] for feature in range(len(self.order)))
 
-    def solver(self, used: IntArray) -> Callable[[IntArray, FloatArray], FloatArray]:
+    def solver(self, used: IntArray) -> Callable[[IntArray, FloatArray, float], FloatArray]:
         """Return a function that makes a Newton step from active cells and gradient, over the join groups in use."""
-        if self.way == "arrow" and self.arrow is not None:
+        if self.arrow is not None:
             arrow = self.arrow._replace(places=_columns(self.arrow.places, used))
-            return lambda counts, gradient: arrow_step(counts, gradient, arrow)
-        leaves = self.leaves[:, used]
-        if self.way == "conjugate" and self.without is not None:
-            near = self.without.solver(used)
-            return lambda counts, gradient: conjugate_step(
-                hessian_matrix(leaves, self.parent, self.slack, counts),
-                gradient,
-                (self.eliminated, self.kept),
-                lambda right: near(counts, -right),
-            )
-        return lambda counts, gradient: factor_step(
-            hessian_matrix(leaves, self.parent, self.slack, counts), gradient, self.eliminated
-        )
+            return lambda counts, gradient, close: arrow_step(counts, gradient, arrow)
+        # The feature with the most groups ends a chain, and comes last. Its unknowns meet no other of their own.
+        first = int(self.firsts[-2])
+        last = int(np.argmax(self.leaves[:, 0]))
+        leaves, inside = np.delete(self.leaves, last, axis=0)[:, used], self.leaves[last, used] - first
+        own = np.empty(len(self.parent) - first)
+
+        def step(counts: IntArray, gradient: FloatArray, close: float) -> FloatArray:
+            kept = np.flatnonzero(counts)
+            weights, groups = counts[kept].astype(np.float64), np.ascontiguousarray(leaves[:, kept])
+            active = Active(groups, inside[kept], weights, self.parent, self.slack, own, first)
+            return np.asarray(conjugate_step(active, gradient, close))
+
+        return step
 
 
 def _plan(family: Family) -> NewtonPlan:
@@ -328,7 +322,6 @@ def _plan(family: Family) -> NewtonPlan:
             parent[first[below] + family.groups[below]] = first[above] + family.groups[above]
     slack = np.concatenate([np.full(family.sizes[feature], 1 / family.ratios[feature]) for feature in order])
     leaves = np.stack([first[chain[-1]] + family.groups[chain[-1]] for chain in chains])
-    lowest = [chain[-1] for chain in chains]
     # Newton steps are solved in the way that takes the least time by a rough count of operations.
     blocks, local, cost = _cheapest_blocks(family)
     plan = NewtonPlan(
@@ -340,33 +333,10 @@ def _plan(family: Family) -> NewtonPlan:
         blocks=blocks,
         coarsest=min(local, key=lambda feature: family.sizes[feature]),
     )
-    largest = max(lowest, key=lambda feature: family.sizes[feature])
-    rest = len(parent) - family.sizes[largest]
-    if cost <= min(MAX_ARROW, SMALL + rest**3 / 20):
-        return replace(plan, way="arrow", arrow=_arrow(plan, family, blocks, local, first))
-    if rest <= MAX_DENSE:
-        return replace(plan, way="dense", eliminated=first[largest] + np.arange(family.sizes[largest]))
-    # Remove the feature without which steps go by blocks; if no feature does that, steps use one sparse factor.
-    for feature in sorted(lowest, key=lambda feature: -family.sizes[feature]):
-        left = [other for other in range(len(family.sizes)) if other != feature]
-        if not left:
-            continue
-        others = Family(
-            groups=tuple(family.groups[other] for other in left),
-            sizes=tuple(family.sizes[other] for other in left),
-            ratios=tuple(family.ratios[other] for other in left),
-            blocks=family.blocks,
-        )
-        if _cheapest_blocks(others)[2] > MAX_ARROW:
-            continue
-        kept = np.concatenate(
-            [first[left[other]] + np.arange(family.sizes[left[other]]) for other in others.plan.order]
-        )
-        upper = others.plan.parent
-        if others.plan.way == "arrow" and np.array_equal(parent[kept], np.where(upper >= 0, kept[upper], -1)):
-            inside = first[feature] + np.arange(family.sizes[feature])
-            return replace(plan, way="conjugate", eliminated=inside, without=others.plan, kept=kept)
-    return plan
+    rest = len(parent) - max(family.sizes)
+    if cost > min(MAX_ARROW, SMALL + rest**3 / 20):
+        return plan
+    return replace(plan, arrow=_arrow(plan, family, blocks, local, first))
 
 
 def _refines(fine: IntArray, coarse: IntArray, size: int) -> bool:
@@ -477,15 +447,14 @@ def optimality(
     return float(worst), tuple(np.split(totals, family.firsts[1:-1]))
 
 
-# Numerical parts, compiled except for the Newton steps by one factor at the end: the dual function, its search along a
-# line, Newton steps, sorting, checking.
+# Numerical parts, compiled: the dual function, its search along a line, Newton steps, sorting, checking.
 #
 # Unknowns have two rows, a number and its rounding error: if features of great weight contradict each other, theta is a
 # small sum of large unknowns.
 
 LOOKS = 60  # evaluations in one search along a line; each at least halves the bracket or is a Newton step inside it
-CLOSE = 1e-5  # accuracy of one step by conjugate gradients; the next step corrects it
-MAX_CONJUGATE = 1_000  # rounds of conjugate gradients; a hundred are usual
+CLOSE, LOOSE = 1e-5, 0.1  # accuracy of one step by conjugate gradients, the residual in between; the next corrects it
+MAX_CONJUGATE = 2_000  # rounds of conjugate gradients; twenty are usual
 SETTLED = 1e-9  # relative residual at which a single block is finished
 MAX_SETTLING = 40  # steps in a single block; this is only a start
 LADDER = 3  # floors, one below the other, that cells are listed down to
@@ -1019,92 +988,85 @@ def conditions(x: Any, values: Any, starts: IntArray, members: IntArray, ratios:
     return worst, sums
 
 
-def hessian_matrix(leaves: IntArray, parent: IntArray, slack: FloatArray, counts: IntArray) -> Any:
-    from scipy import sparse
+class Active(NamedTuple):
+    """The active join groups of a Newton step; the unknowns from ``first`` on do not meet, and are eliminated."""
 
-    active = np.flatnonzero(counts)
-    leaves, weights = leaves[:, active], counts[active].astype(np.float64)
-    below = np.flatnonzero(parent >= 0)
-    everyone = np.arange(len(parent))
-    rows = [everyone, parent[below], below, parent[below]]
-    columns = [everyone, parent[below], parent[below], below]
-    entries = [slack, slack[below], -slack[below], -slack[below]]
-    for one in leaves:
-        for other in leaves:
-            rows.append(one)
-            columns.append(other)
-            entries.append(weights)
-    shape = (len(parent), len(parent))
-    return sparse.csc_matrix((np.concatenate(entries), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+    leaves: IntArray  # of the other chains, (chain, group)
+    inside: IntArray  # the eliminated unknown of each group, from 0
+    counts: FloatArray
+    parent: IntArray
+    slack: FloatArray
+    own: FloatArray  # diagonal of the eliminated unknowns
+    first: int
 
 
-def factor_step(hessian: Any, gradient: FloatArray, inside: IntArray | None) -> FloatArray:
-    """Return the Newton step by one factor, refined once; by a dense one if the unknowns to eliminate are given."""
-    solve = _solver(hessian, inside)
-    step = solve(-gradient)
-    return step + solve(-gradient - hessian @ step)
+@kernel
+def schur_product(active: Active, vector: FloatArray, product: FloatArray) -> None:
+    """Multiply the Schur complement of the eliminated unknowns with a vector."""
+    leaves, inside, counts, parent, slack, own, first = active
+    gone, sums = np.zeros(len(own)), np.zeros(len(counts))
+    for group in range(len(counts)):
+        for chain in range(len(leaves)):
+            sums[group] += vector[leaves[chain, group]]
+        gone[inside[group]] += counts[group] * sums[group]
+    for place in range(first):
+        product[place] = slack[place] * vector[place]
+    for place in range(first):
+        if parent[place] >= 0:
+            product[parent[place]] += slack[place] * (vector[parent[place]] - vector[place])
+            product[place] -= slack[place] * vector[parent[place]]
+    for place in range(len(own)):
+        above, part = parent[first + place], slack[first + place]
+        if above >= 0:
+            gone[place] -= part * vector[above]
+        gone[place] /= own[place]
+        if above >= 0:
+            product[above] += part * (vector[above] + gone[place])
+    for group in range(len(counts)):
+        share = counts[group] * (sums[group] - gone[inside[group]])
+        for chain in range(len(leaves)):
+            product[leaves[chain, group]] += share
 
 
-def conjugate_step(
-    hessian: Any, gradient: FloatArray, parts: tuple[Any, Any], precondition: Callable[[FloatArray], FloatArray]
-) -> FloatArray:
-    """Return a Newton step, accurate to CLOSE, by conjugate gradients on the Schur complement of the kept unknowns."""
-    from scipy import sparse
-
-    inside, kept = parts
-    diagonal = hessian.diagonal()[inside]
-    across, among = sparse.csr_matrix(hessian[inside][:, kept]), sparse.csr_matrix(hessian[kept][:, kept])
-    back = sparse.csr_matrix(across.T)
-    residual = -gradient[kept] + back @ (gradient[inside] / diagonal)
-    answer = np.zeros(len(kept))
-    direction = near = precondition(residual)
-    size = first = float(residual @ near)
-    for _ in range(MAX_CONJUGATE):
-        if not size > CLOSE**2 * first:
-            break
-        image = among @ direction - back @ ((across @ direction) / diagonal)
-        share = size / float(direction @ image)
-        answer += share * direction
-        residual = residual - share * image
-        near = precondition(residual)
-        size, before = float(residual @ near), size
-        direction = near + (size / before) * direction
-    step = np.empty(len(gradient))
-    step[kept] = answer
-    step[inside] = -(gradient[inside] + across @ answer) / diagonal
-    return step
-
-
-def _solver(hessian: Any, inside: IntArray | None) -> Callable[[FloatArray], FloatArray]:
-    """Return a function that solves with a matrix, if possible after eliminating unknowns that are not coupled."""
-    from scipy import sparse
-    from scipy.linalg import cho_factor, cho_solve
-    from scipy.sparse.linalg import splu
-
-    diagonal = hessian.diagonal()
-    if inside is None:  # a sparse factor of the matrix scaled to a unit diagonal
-        scale = 1 / np.sqrt(diagonal)
-        scaling = sparse.diags_array(scale)
-        unit = sparse.csc_matrix(scaling @ hessian @ scaling)
-        lu = splu(unit, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-        return lambda right: np.asarray(scale * lu.solve(scale * right), dtype=np.float64)
-    kept = np.setdiff1d(np.arange(hessian.shape[0]), inside, assume_unique=True)
-    rows = sparse.csr_matrix(hessian[inside][:, kept])
-    shares = sparse.diags_array(1 / diagonal[inside]) @ rows
-    # The matrix is positive definite; if rounding has destroyed that, use a nearby one.
-    scale = 1 / np.sqrt(diagonal[kept])
-    matrix = (hessian[kept][:, kept] - rows.T @ shares).toarray() * scale[:, None] * scale
-    factor, lift = None, 0.0
-    while factor is None:
-        try:
-            factor = cho_factor(matrix + lift * np.eye(len(matrix)), check_finite=False)
-        except np.linalg.LinAlgError:
-            lift = max(1e-15, 10 * lift)
-
-    def solve(right: FloatArray) -> FloatArray:
-        answer = np.empty(len(right))
-        answer[kept] = scale * cho_solve(factor, scale * (right[kept] - shares.T @ right[inside]), check_finite=False)
-        answer[inside] = (right[inside] - rows @ answer[kept]) / diagonal[inside]
-        return answer
-
-    return solve
+@kernel
+def conjugate_step(active: Active, gradient: FloatArray, close: float) -> Any:
+    """Return a Newton step by conjugate gradients on the unknowns that are not eliminated."""
+    leaves, inside, counts, parent, slack, own, first = active
+    own[:] = slack[first:]
+    for group in range(len(counts)):
+        own[inside[group]] += counts[group]
+    gone, residual, diagonal = gradient[first:] / own, -gradient[:first], slack[:first].copy()
+    for group in range(len(counts)):
+        rest = counts[group] * (1.0 - counts[group] / own[inside[group]])
+        for chain in range(len(leaves)):
+            residual[leaves[chain, group]] += counts[group] * gone[inside[group]]
+            diagonal[leaves[chain, group]] += rest
+    for place in range(len(parent)):
+        if parent[place] >= 0:
+            diagonal[parent[place]] += slack[place]
+            if place >= first:
+                residual[parent[place]] -= slack[place] * gone[place - first]
+    answer, product = np.zeros(len(gradient)), np.empty(first)
+    near = residual / diagonal
+    direction, size, rounds = near.copy(), (residual * near).sum(), 0
+    goal = close * close * size
+    while size > goal and rounds < MAX_CONJUGATE:
+        schur_product(active, direction, product)
+        share, before, size = size / (direction * product).sum(), size, 0.0
+        for place in range(first):
+            answer[place] += share * direction[place]
+            residual[place] -= share * product[place]
+            near[place] = residual[place] / diagonal[place]
+            size += residual[place] * near[place]
+        for place in range(first):
+            direction[place] = near[place] + size / before * direction[place]
+        rounds += 1
+    answer[first:] = -gradient[first:]
+    for group in range(len(counts)):
+        for chain in range(len(leaves)):
+            answer[first + inside[group]] -= counts[group] * answer[leaves[chain, group]]
+    for place in range(first, len(parent)):
+        if parent[place] >= 0:
+            answer[place] += slack[place] * answer[parent[place]]
+        answer[place] /= own[place - first]
+    return answer

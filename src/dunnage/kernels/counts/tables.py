@@ -333,7 +333,7 @@ def _bounded(units: IntArray, slacks: IntArray, bits: int) -> _Level:
 # Expectation maximisation stops early on purpose: if noise drowns all counts, it has then hardly moved from its
 # sceptical start, while more steps would fit the mixture to the largest noise.
 ITERATIONS = 60
-PSEUDO_CELLS = 2.0  # cells' worth of belief in the first weights: keeps every law possible
+PSEUDO_CELLS = 2.0  # belief in the first weights: keeps every law possible
 RATE_BINS = 24  # classes of expected counts, by their logarithm
 SMALLEST_MEAN = 2.0**-8  # of the fixed laws
 MULTIPLES = 2.0 ** np.arange(-5, 6)  # means of the other laws, over the expected count
@@ -406,17 +406,21 @@ def posterior(values: IntArray, scale: float, expected: FloatArray) -> CellEstim
     variance = np.maximum(mixed[2] / mixed[0] - mean**2, 0.0)
     step = (clipped - grid[places]) / (grid[places + 1] - grid[places])
     flat = bins * len(grid) + places
-    return CellEstimate(means=_between(mean, flat, step), variances=_between(variance, flat, step))
+    return CellEstimate(means=lookup(mean, flat, step), variances=lookup(variance, flat, step))
 
 
 def fit_weights(
-    likelihoods: FloatArray, histogram: FloatArray, first: FloatArray, iterations: int = ITERATIONS
+    likelihoods: FloatArray,
+    histogram: FloatArray,
+    first: FloatArray,
+    iterations: int = ITERATIONS,
+    belief: float = PSEUDO_CELLS,  # cells' worth of it in the first weights
 ) -> FloatArray:
     occurs = histogram > 0
     rows, cells = likelihoods[occurs], histogram[occurs]
     weights = first
     for _ in range(iterations):
-        weights = weights * ((cells / np.maximum(rows @ weights, _TINY)) @ rows) + PSEUDO_CELLS * first
+        weights = weights * ((cells / np.maximum(rows @ weights, _TINY)) @ rows) + belief * first
         weights = weights / weights.sum()
     return weights
 
@@ -480,7 +484,7 @@ def _apart(means: FloatArray, scale: float) -> FloatArray:
     return np.where(near, same * np.where(means < same, 1 - NEAR_NOISE, 1 + NEAR_NOISE), means)
 
 
-def _between(table: FloatArray, flat: IntArray, step: FloatArray) -> FloatArray:
+def lookup(table: FloatArray, flat: IntArray, step: FloatArray) -> FloatArray:
     """Look values up in a table by its flat places, and interpolate between two neighbours."""
     listed = table.reshape(-1)
     lower = listed[flat]
