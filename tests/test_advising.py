@@ -571,6 +571,15 @@ def test_candidates_what_they_are_measured_on_and_those_that_do_not_fit(place):
     assert rows.ranges_of(dn.Numeric(lower=0, upper=2, resolution=1), 4) == [1]
 
 
+def test_persons_are_advised_with_mechanisms_that_count_them(place):
+    """A draft proposes to name persons; every mechanism that advice tried for loads then refused the policy."""
+    (place / "base.toml").write_text(POLICY + BLANK + '[contribution]\nperson = "parcel"\n')
+    for goal in (TRUCKS, NUMBER_ERROR):
+        tasks, failed = goal.candidates(goal.open(_asked(place)))
+        assert {task.mechanism for task in tasks} == {"utility-clusters"}
+        assert all("trip" not in item.why and "Use utility-clusters, or" in item.why for item in failed)
+
+
 def test_goals_say_what_is_missing_and_which_other_goal_a_policy_is_for(place):
     for change, word in (
         ({"capacity": ()}, "--capacity"),

@@ -141,6 +141,40 @@ def test_certain_absence_by_looking_at_every_value_or_at_some(monkeypatch: pytes
     assert not part.details["every_value_tried"]
 
 
+def test_values_finer_than_the_public_grid_are_looked_for_on_their_own_grid() -> None:
+    """No whole number is released, which does not rule out 7 kg for someone who reads a scale to the kilogram."""
+    weights = [number + 0.5 for number in range(60)]
+    data = load({"weight": weights}, statistic="multiset")
+    release, key = dn.publish(data, ledger=":memory:")
+    found = audit(release, data, key=key).finding("certain absence (weight)")
+    assert found.details["values"] == 1001
+    assert found.value == pytest.approx(941 / 1001)
+
+
+def test_remedies_are_parameters_that_the_release_has() -> None:
+    """Rows in clusters were to be published with statistic = "bounds", which their mechanism does not take."""
+    weights = [float(number) for number in range(40)]
+    for mechanism, says in (
+        ({"statistic": "multiset"}, 'statistic = "bounds"'),
+        ({"statistic": "bounds"}, "Ask for a larger k."),
+        ({"name": "utility-clusters"}, "Ask for a larger k."),
+    ):
+        data = load({"weight": weights}, **mechanism)
+        release, key = dn.publish(data, ledger=":memory:")
+        found = audit(release, data, key=key)
+        assert says in found.finding("value linkage (weight)").remedy
+        grid = found.finding("certain presence (value)").remedy
+        assert ('bounds = "grid"' in grid) == ("name" not in mechanism)
+    noisy = dn.load(pa.table({"weight": weights}), a_policy({"name": "noisy-values", "epsilon": 1}, {"weight": WEIGHT}))
+    profile = {"name": "size-profile", "epsilon": 1, "risk": 0.05, "expected": 40}
+    slots = dn.load(pa.table({"weight": weights}), a_policy(profile, {"weight": WEIGHT}))
+    for data in (noisy, slots):
+        release, key = dn.publish(data, ledger=":memory:")
+        found = audit(release, data, plan=dn.pack(release, capacity=300, seconds=1), key=key)
+        risks = [item for item in found.findings if item.remedy]
+        assert not any("--spread" in item.remedy or "seal" in item.remedy or "trips" in item.remedy for item in risks)
+
+
 def test_guessing_a_value_by_class_alone() -> None:
     """Domain 0 to 100, so that a guess must be within 1 kg. Classes 10, 11, 14 and 50, 50, 50, 53."""
     weights = [10, 11, 14, 50, 50, 50, 53]

@@ -365,7 +365,7 @@ def test_many_attributes_are_left_out_with_a_note() -> None:
     assert any("x0" in note for note in found.notes)
     assert not any("x0" in names for names in found.finding("uniqueness (2 attributes known)").details)
     assert any("x6" in names for names in found.finding("uniqueness (2 attributes known)").details)
-    assert len(found.notes) == 3  # of x0, of persons, and of networks
+    assert len(found.notes) == 2  # of x0 and of persons; nothing here is a station
 
 
 def cards_by_hand(small: Small, known: Sequence[int], *, before: bool) -> int:
@@ -402,13 +402,13 @@ def test_risk_of_cards_by_hand(small: Small) -> None:
             ]
             for before in (True, False)
         }
-        risk = found.finding(f"card risk {label}")
+        risk = found.finding(f"person risk {label}")
         assert risk.value == pytest.approx(mean(1 / count for count in worst[False]))
         assert risk.baseline == pytest.approx(mean(1 / count for count in worst[True]))
         assert risk.details["fewest_cards"] == min(worst[False])
         assert risk.details["median_cards"] == median(worst[False])
         assert risk.details["cards"] == len(able)
-        unique = found.finding(f"card uniqueness {label}")
+        unique = found.finding(f"person uniqueness {label}")
         assert unique.value == pytest.approx(mean(count == 1 for count in worst[False]))
         assert unique.baseline == pytest.approx(mean(count == 1 for count in worst[True]))
 
@@ -555,13 +555,13 @@ def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None
     assert "10 rides" in fewest.sentence
     first, second = (found.finding("uniqueness (2 attributes known)").baseline for found in (some, whole))
     assert first == second
-    risk = some.finding("card risk (2 rides known)")
+    risk = some.finding("person risk (2 rides known)")
     assert risk.details["attacked"] == 4
     assert risk.interval[1] == 1
     assert not risk.details["every_choice_tried"]
-    assert "9 cards" in risk.sentence
+    assert "9 persons" in risk.sentence
     monkeypatch.setattr(rides, "MAX_CARD_ROWS", 1)
-    single = dn.audit(small.release, small.data, key=small.key).finding("card risk (1 ride known)")
+    single = dn.audit(small.release, small.data, key=small.key).finding("person risk (1 ride known)")
     assert single.details["attacked"] == 1
     assert single.interval[0] < single.value < single.interval[1]
 
@@ -606,12 +606,12 @@ def test_generated_rides_from_file_to_page(tmp_path: Path) -> None:
         label = f"({num} attribute{'s' * (num > 1)} known)"
         assert found.finding(f"uniqueness {label}").value == 0
         assert found.finding(f"candidate rows, fewest {label}").value >= 10
-    assert found.finding("card risk (1 ride known)").value <= 0.1
-    assert found.finding("card risk (2 rides known)").value > found.finding("card risk (1 ride known)").value
+    assert found.finding("person risk (1 ride known)").value <= 0.1
+    assert found.finding("person risk (2 rides known)").value > found.finding("person risk (1 ride known)").value
     assert found.finding("top pairs, mean error").value < found.finding("top pairs, mean error").baseline
     assert len(found.at_risk) == 10
     page = (write_audit(found, tmp_path / "audit") / "audit.html").read_text()
-    assert "card risk" in page
+    assert "person risk" in page
     assert dn.Audit.read(tmp_path / "audit").findings == found.findings
     assert rides.own_weights(ClassesView.of(release)) == pytest.approx(measures.importance.weights)
     assert key.belongs_to(data)

@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import a_policy
+from tests.settle_help import published
 
+import dunnage as dn
 from dunnage.errors import InputError, ParameterError
 from dunnage.planning.linkage import truck_linkage
 from dunnage.planning.models import Standard
 from dunnage.planning.plan import Certified, Linkage, Plan, Slots, Unplanned, read_assignment
 from dunnage.planning.trucks import Truck, parse_capacities, read_trucks
+from dunnage.showing.text import release_text
 
 
 def small_plan(**changes: Any) -> Plan:
@@ -78,7 +83,25 @@ def test_sides_of_boxes_are_not_added_up_in_silence() -> None:
     sides = small_plan(trucks=trucks, truck_of_bin=("van",) * 3, quantities={"height": "cm", "length": "cm"})
     assert sides.summary().startswith("CAUTION     height and length are lengths")
     floor = {"weight": "kg", "length": "m"}  # metres of the loading floor do add up
-    assert small_plan(trucks=trucks, truck_of_bin=("van",) * 3, quantities=floor).caution is None
+    assert small_plan(trucks=trucks, truck_of_bin=("van",) * 3, quantities=floor).cautions == ()
+
+
+def test_a_plan_says_what_it_does_not_limit_and_when_the_release_saves_nothing(tmp_path: Path) -> None:
+    """Both were exit 0 without a word: volumes that no truck has a capacity for, and noise packed as the largest."""
+    weights, volumes = [100.0, 200.0, 300.0, 400.0] * 3, [9.0, 8.0, 7.0, 6.0] * 3
+    release = published(weights, 2, "bounds", volume=volumes)
+    alone, both = (dn.pack(release, capacity=given, seconds=1) for given in ("1500kg", ["1500kg", "volume=100"]))
+    assert ["volume" in text for text in alone.cautions] == [True]
+    assert both.cautions == ()
+    alone.write(tmp_path / "plan")
+    assert Plan.read(tmp_path / "plan").cautions == alone.cautions
+    domain = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 500], "resolution": 1, "unit": "kg"}
+    policy = a_policy({"name": "noisy-values", "epsilon": 1}, {"weight": domain})
+    noisy, _ = dn.publish(dn.load(pa.table({"weight": weights}), policy), ledger=":memory:")
+    useless = dn.pack(noisy, capacity="1500kg", seconds=1)
+    assert useless.num_bins == 4
+    assert ["mostly noise" in text or "saves no truck" in text for text in useless.cautions] == [True, True]
+    assert "mostly noise" in release_text(noisy)
 
 
 def test_a_margin_comes_back_and_older_plans_have_none(tmp_path: Path) -> None:

@@ -74,8 +74,9 @@ def mechanism_of(policy: Policy) -> Mechanism:
     if "expected_trips" in kind.model_fields and policy.expect.trips is not None:
         parameters.setdefault("expected_trips", policy.expect.trips)
     if policy.schema.person is not None and not kind.counts_persons:
-        able = ", ".join(key for key, other in MECHANISMS.items() if other.counts_persons)
-        remedy = f"Use {able}, or leave [contribution] out."
+        trips = policy.schema.trip is not None
+        fitting = (key for key, other in MECHANISMS.items() if other.counts_persons and other.counts_trips == trips)
+        remedy = f"Use {', '.join(fitting)}, or leave [contribution] out."
         problems.append(Problem(f"{name} counts records, not persons", where="contribution.person", remedy=remedy))
     if policy.schema.trip is not None and not kind.counts_trips:
         able = ", ".join(key for key, other in MECHANISMS.items() if other.counts_trips)

@@ -376,6 +376,8 @@ def number_candidates(subject: RowSubject) -> Candidates:
         for k in _ks(subject)
         for kind in (Partition, FullDomain)
     ]
+    if subject.policy.schema.person is not None:
+        classes += [Candidate.of(UtilityClusters, f"k={k}", {"k": k}) for k in _ks(subject)]
     noisy = [
         Candidate.of(NoisyValues, f"{law} epsilon={epsilon:g}", {"epsilon": float(epsilon), "law": law})
         for law in (LAWS[:1] if quick else LAWS)
@@ -495,6 +497,13 @@ def truck_candidates(subject: RowSubject) -> Candidates:
         Candidate.of(kind, f"k={k}{_ending(plan)}", {"k": k, "statistic": _STATISTICS[plan]}, _plan(plan))
         for kind, k, plan in classes
     ]
+    if subject.policy.schema.person is not None:  # the mechanisms above count records, and are refused
+        made += [
+            Candidate.of(UtilityClusters, f"k={k}{_ending(plan)}", {"k": k}, _plan(plan))
+            for k in ks
+            for plan in (UPPER, SEALED)
+            if plan != SEALED or k >= min_sealed
+        ]
     epsilons: Sequence[float] = QUICK_EPSILONS if quick else EPSILONS[::2] if several else EPSILONS
     plans = (MEAN,) if quick else (UPPER, MEAN)
     noisy: list[tuple[type[Mechanism], float, str, Table]] = [

@@ -257,6 +257,19 @@ class ClassesView:
         )
 
     @property
+    def remedies(self) -> dict[str, str]:
+        """What the owner can change about the values that classes show, given the parameters of the mechanism."""
+        changes = [] if self.statistic in ("bounds", "values") else ['statistic = "bounds"']
+        values = " (" + changes[0] + ")" if changes else ""
+        if getattr(self.mechanism, "bounds", None) == "class":
+            changes.append('bounds = "grid", and a coarser resolution')
+        grid = f"Use {' and '.join(changes)}, in the policy." if changes else "Ask for a larger k."
+        return {
+            "bounds_instead": f"Publish bounds instead of every value{values}, or ask" if values else "Ask",
+            "grid_bounds": grid,
+        }
+
+    @property
     def statistic(self) -> str:
         """What the release states about a class: ``bounds``, ``mean``, ``multiset`` or, for clusters, ``values``."""
         if self.clustered:
@@ -719,7 +732,7 @@ def view_figures(view: ClassesView, tell: Progress) -> Iterator[KeyFigure]:
         values = view.members[axis]
         share = best_window(values, view.class_of_member, 0.0)
         chance = best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
-        yield figure("value linkage, exact ({column})", share, chance, column=name)
+        yield figure("value linkage, exact ({column})", share, chance, column=name, **view.remedies)
     tell("searching for values that are certainly absent")
     for axis in range(len(view.attributes)):
         yield _certain_absence(view, axis)
@@ -746,9 +759,10 @@ def _grid(attribute: ClassAttribute) -> Numeric | None:
     domain, members = attribute.numeric, attribute.members
     if domain is None:
         return Numeric(lower=0, upper=int(attribute.span), resolution=1)
-    if domain.resolution is not None:
+    shown = np.concatenate([attribute.lower, attribute.upper, members if members is not None else []])
+    if domain.resolution is not None and domain.on_grid(shown).all():
         return domain
-    scale = decimal_scale(np.concatenate([attribute.lower, attribute.upper, members if members is not None else []]))
+    scale = decimal_scale(shown)  # values may be finer than the public grid
     if scale is None:
         return None
     try:
@@ -789,7 +803,7 @@ def _certain_absence(view: ClassesView, axis: int) -> KeyFigure:
     facts["elsewhere"] = words(elsewhere)
     interval = (share, share) if complete else wilson(share * len(absent), len(absent))
     details = {"values": points, "every_value_tried": complete}
-    return figure("certain absence ({column})", share, 0.0, interval, details, **facts)
+    return figure("certain absence ({column})", share, 0.0, interval, details, **facts, **view.remedies)
 
 
 # Figures that take the truth
@@ -828,7 +842,7 @@ def truth_figures(
     if truth.certain:
         figures += [_value_guess(truth, axis) for axis, item in enumerate(view.attributes) if item.numeric is not None]
     present = float(shown_values(view, truth.known)[truth.released].mean())
-    figures.append(figure("certain presence (value)", present, 0.0, names=" and ".join(view.names)))
+    figures.append(figure("certain presence (value)", present, 0.0, names=" and ".join(view.names), **view.remedies))
     # Most at risk are the records that are easiest to name, then those with the value that is easiest to guess.
     records = np.flatnonzero(truth.released)
     worst_guess = np.max([guess[records] for guess in guesses.values()] or [np.zeros(len(records))], axis=0)
@@ -871,7 +885,7 @@ def _value_guess(truth: ClassesTruth, axis: int) -> KeyFigure:
     # Nobody has to guess by the class: knowing how values are spread, the attacker does no worse than without it.
     better, details = words("better without") if share < chance else "", {"reach": reach, "by_class": share}
     facts = {"column": attribute.name, "guess": guess, "within": with_unit(reach, attribute.unit), "better": better}
-    return figure("value linkage ({column})", max(share, chance), chance, None, details, **facts)
+    return figure("value linkage ({column})", max(share, chance), chance, None, details, **facts, **view.remedies)
 
 
 def population_figures(truth: ClassesTruth, population: Dataset) -> list[KeyFigure]:

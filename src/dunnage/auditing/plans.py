@@ -78,6 +78,10 @@ def truck_figures(release: Release, plan: Plan | None) -> Iterator[KeyFigure]:
             interval, error = noisy_interval(stated, part), words("error if evenly spread")
         facts = {"worst": worst, "how": how, "blind": chance.words(baseline, record), "error": error}
         facts["sample"] = f" This is {MEMBER_NOTE}." if sample else ""
+        spread = "use more trucks: pack --extra-trucks or --max-linkage"
+        if plan.slots is None and release.classes is not None and release.certificate.rows.slots is None:
+            spread = "spread classes: pack --spread, --extra-trucks or --max-linkage; or seal the plan"
+        facts["spread_them"] = spread
         details = {"kind": stated.kind, "note": stated.note}
         yield figure("truck linkage{worst}", value, baseline, interval, details, **facts)
 

@@ -237,7 +237,7 @@ def demand_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     stations = next((pair for pair in alike if attributes[pair[0]].num_labels <= MAX_LABELS), None)
     hours = next((axis for axis, item in enumerate(attributes) if item.numeric and _hour(item)), None)
     if stations is None:
-        return figures, [words("no stations")]
+        return figures, [words("no stations")] if graphs else []
     figures += _top_pairs(truth, *stations)
     if hours is None:
         return figures, [words("no time")]
@@ -492,7 +492,7 @@ def card_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
     """Attack cards with some of their released rides: for each number of them, the worst choice."""
     persons = truth.data.persons
     if persons is None:
-        return [], [words("no person")]
+        return [], [words("no person", record=truth.data.schema.protects)]
     if not truth.certain:
         return [], []
     released = np.flatnonzero(truth.released)
@@ -539,7 +539,7 @@ def card_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
         facts["reveal"] = "reveals" if num == 1 else "reveal"
         between, ends = (low, high if complete else 1.0), (ends[0], ends[1] if complete else 1.0)
         figures += [
-            figure("card risk ({num:#ride} known)", mean, float(before.mean()), between, details, **facts),
-            figure("card uniqueness ({num:#ride} known)", unique, float((before == 1).mean()), ends, **facts),
+            figure("person risk ({num:#{record}} known)", mean, float(before.mean()), between, details, **facts),
+            figure("person uniqueness ({num:#{record}} known)", unique, float((before == 1).mean()), ends, **facts),
         ]
     return figures, []

@@ -98,6 +98,7 @@ def pack(
     from dunnage.arrays import compile_seconds
     from dunnage.folders import check_new_folder
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
+    from dunnage.planning.spreading import HIGH_LINKAGE
     from dunnage.showing.packing import plan_page
 
     # Make the model that the options describe; refuse an option that it does not take.
@@ -147,13 +148,14 @@ def pack(
         )
         tell("drawing the page")
         plan.write(out, page=plan_page(plan, received), force=force)
-    if plan.status != "optimal" and (seconds := compile_seconds()) >= time_limit / 10:
+    linkage = plan.truck_linkage.mean if plan.truck_linkage is not None else None
+    improvable = plan.status != "optimal" or (linkage or 0) >= HIGH_LINKAGE
+    if improvable and (seconds := compile_seconds()) >= time_limit / 10:
         print_text(
             f"WARNING: compiling the search took {seconds:.0f} s of the time limit. That happens once after an "
             "installation: pack again for a plan that was searched for in the whole time.",
             err=True,
         )
-    linkage = plan.truck_linkage.mean if plan.truck_linkage is not None else None
     clearance = limits.clear(limits.of_linkage(linkage, plan.protects), exception) if limits is not None else None
     text = f"{plan.summary()}\nPlan        {out}, see {PLAN_PAGE}"
     shared.print_cleared({"plan": str(out), **plan.to_dict()}, text, as_json, clearance)

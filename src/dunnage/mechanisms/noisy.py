@@ -248,8 +248,7 @@ def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:
         if num_wide:
             where = "its range" if len(hiding) == 1 else f"the range in {num_wide} of {len(hiding)} clusters"
             other = "" if hiding[0].law.name == "piecewise" else ', or try law = "piecewise"'
-            # Values that are spread evenly over a range are a quarter of it from its middle on average.
-            if all(2 * cell.law.miss(cell.law.last // 4) >= Fraction(1, 2) for cell in hiding):
+            if of_column.is_noise:
                 says = "NOISE: most values are further off than the middle of the range would be. Raise epsilon"
             else:
                 says = (

@@ -280,6 +280,12 @@ class Cells:
         if step != self.domain.num_steps + 1:
             raise ParameterError("cells must reach the end of the grid.")
 
+    @property
+    def is_noise(self) -> bool:
+        """Whether most values are further off than the middle of their range would be: a quarter of it on average."""
+        hiding = [cell.law for cell in self.cells if cell.law.last]
+        return bool(hiding) and all(2 * law.miss(law.last // 4) >= Fraction(1, 2) for law in hiding)
+
     @classmethod
     def cut(
         cls, domain: Numeric, borders: Sequence[Fraction], *, law: str, epsilon: Fraction, confidence: Fraction

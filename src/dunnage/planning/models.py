@@ -110,8 +110,9 @@ class Robust:
         if self.budget == "largest":
             if given is not None:
                 raise ParameterError(
-                    "the robust model with budget largest always fits, so it takes no risk. Remove the risk, choose "
-                    "budget items (--budget items), or use the stochastic model (--model stochastic)."
+                    "the robust model with budget largest always fits, so it takes no risk. Remove the risk, use the "
+                    "stochastic model (--model stochastic) or, for one quantity and one kind of truck, budget items "
+                    "(--budget items)."
                 )
             return
         object.__setattr__(self, "risk", DEFAULT_RISK if given is None else given)

@@ -226,8 +226,11 @@ def pack(
     before, linkage = time.monotonic(), _linkage(release, base) if release.noisy else None
     deadline -= time.monotonic() - before
     hasty = Deadline(deadline).late
+    notes = list(release.owner.cautions(release))
     if base.cells is not None or (hasty and base.bin_of_row is not None and purchase == Purchase()):
         outcome = Outcome(base)
+        if base.cells is None:
+            notes.append("There was no time to lower truck linkage. Pack again with a longer --time-limit.")
     else:  # slots, and trucks that are to lower linkage, need some time in any case
         stop = Deadline(max(deadline, time.monotonic() + MIN_LINKAGE_SECONDS))
         stop = stop.part(1 - WEIGHING_SHARE if base.weighed_last else 1.0)
@@ -243,6 +246,14 @@ def pack(
     bound = solution.bound if len(problem.trucks) == 1 else whole_if_possible(solution.bound * problem.unit_cost)
     if linkage is None or solution is not base:
         linkage = _linkage(release, solution)
+    free = [name for name in release.quantities if name not in problem.quantities]
+    if free and quantity is None:
+        notes.append(f"The plan does not limit {' and '.join(free)}: the trucks have no capacity for it.")
+    if isinstance(chosen, Standard) and problem.without_weights == len(solution.kinds):
+        unit = release.certificate.guarantee.protects
+        notes.append(
+            f"The release saves no truck: a plan with every {unit} as large as its range allows takes as many."
+        )
     # Only the owner knows how many rows the policy left out; None says that there may be some.
     attributes = release.certificate.attributes
     leaves_out = any("leave-out" in (item.missing, item.outside, item.unreadable) for item in attributes)
@@ -271,6 +282,7 @@ def pack(
         truck_linkage=None if linkage is None else linkage.for_unit(release.certificate.guarantee.protects),
         lower_linkage=outcome.offers,
         least_linkage=outcome.least,
+        notes=tuple(notes),
         unplanned=Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0),
     )
 

@@ -156,10 +156,11 @@ class PlanDocument(Model):
     apart: str | None
     spread: Annotated[int, Field(ge=1)] | None
     margin: Annotated[Number | str, AfterValidator(_checked_margin)] | None = None  # older plans have none
-    extra_trucks: Annotated[int, Field(ge=0)] | None = None  # this and the next three: older plans have none
+    extra_trucks: Annotated[int, Field(ge=0)] | None = None  # this and the next four: older plans have none
     max_linkage: Annotated[Number | str, AfterValidator(_checked_linkage)] | None = None
     lower_linkage: Listed[LinkageOffer] = Field(default_factory=tuple)
     least_linkage: Share | None = None
+    notes: Listed[str] = Field(default_factory=tuple)
     certified: OrEmpty[Certified]
     trucks: list[_TruckLine]
     protects: str = "package"  # what one row is; older plans do not say
@@ -331,6 +332,7 @@ class Plan(Displayed, Tabular):
     max_linkage: float | str | None = None  # largest mean linkage that was asked for
     lower_linkage: tuple[LinkageOffer, ...] = ()  # what more trucks would give, if linkage is high
     least_linkage: float | None = None  # if linkage is high: the lowest that any plan on the release can have
+    notes: tuple[str, ...] = ()  # what would mislead someone who reads the figures alone
     certified: Certified | None = None  # how likely every bin fits in truth; None if the model proves nothing about it
     truck_linkage: Linkage | None = None  # None if the release does not state the law of its noise
     unplanned: Unplanned | None = None  # packages known to travel outside the plan
@@ -429,16 +431,17 @@ class Plan(Displayed, Tabular):
         )
 
     @property
-    def caution(self) -> str | None:
+    def cautions(self) -> tuple[str, ...]:
         """What would mislead someone who reads the plan alone."""
         sides = [name for name, unit in self.quantities.items() if unit in _LENGTHS]
         if len(sides) < 2 or self.box is not None:  # one length may be a length of the loading floor, which does add up
-            return None
-        return (
+            return self.notes
+        added = (
             f"{' and '.join(sides)} are lengths. The plan adds them up as it adds weights, and does not place boxes: a "
             "truck that fits by sums may not be loadable, and far fewer trucks may do. Name the sides with --box "
-            "length,width,height to place boxes"
+            "length,width,height to place boxes."
         )
+        return (added, *self.notes)
 
     @property
     def linkage_advice(self) -> str | None:
@@ -467,7 +470,7 @@ class Plan(Displayed, Tabular):
         linkage = self.truck_linkage
         cost = f", cost {self.objective:g}" if self.minimises == "cost" else ""
         lines = [
-            *([f"CAUTION     {self.caution}"] if self.caution else []),
+            *(f"CAUTION     {text}" for text in self.cautions),
             f"Bins        {self.num_bins}{cost}, at least {self.bound:g} needed: {self.status}",
             f"Model       {', '.join(f'{key} {value}' for key, value in self.model.plain().items())}",
         ]

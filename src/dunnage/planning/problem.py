@@ -18,8 +18,10 @@ from dunnage.exact import Exact, exact, share, shown_number
 from dunnage.kernels.bins.certified import BinKind
 from dunnage.kernels.bins.chances import Between, ClassSizes, Members
 from dunnage.kernels.bins.scalar import whole_numbers
+from dunnage.model.domains import Numeric, domain_from
 from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
 from dunnage.release import Release, Uncertain
+from dunnage.text import several
 
 MAX_COST = 10**6
 _MAX_ROWS_NAMED = 20
@@ -103,6 +105,19 @@ class PackingProblem:
         return fewest.tolist()
 
     @property
+    def without_weights(self) -> int | None:
+        """How many trucks rows as large as their domains allow would take; None if that is not useful to know."""
+        if len(self.trucks) > 1 or self.release.certificate.rows.slots is not None:
+            return None
+        domains = {name: domain_from(self.release.attributes[name].domain or {}) for name in self.quantities}
+        sizes = {name: domain.upper for name, domain in domains.items() if isinstance(domain, Numeric)}
+        rooms = self.trucks[0].capacity.items()
+        in_truck = min((int(exact(room) // sizes[name]) for name, room in rooms if sizes.get(name, 0) > 0), default=0)
+        groups = np.bincount(self.group)
+        trucks = int((-(-groups // in_truck)).sum()) if in_truck else 0
+        return trucks if trucks > len(groups) else None
+
+    @property
     def unit_cost(self) -> Fraction:
         """The cost of one unit in whole numbers: the exact common measure of all costs."""
         costs = [exact(truck.cost, what="cost") for truck in self.trucks]
@@ -174,8 +189,8 @@ class PackingProblem:
         if self.spread is not None and self.spread > int(self.class_sizes.min()):
             largest = int(self.class_sizes.min())
             raise NoPlanError(
-                f"a class of {largest} rows cannot be spread so that no truck takes more than 1/{self.spread} of it. "
-                f"The largest possible spread is {largest}."
+                f"a class of {several(largest, 'row')} cannot be spread so that no truck takes more than "
+                f"1/{self.spread} of it. The largest possible spread is {largest}."
             )
 
     def check_rows_fit(self, values: Sequence[FloatArray]) -> None:

@@ -19,6 +19,9 @@ BASIS_WORDS = {
 }
 
 
+UNSET: tuple[object, ...] = (None, {}, [])  # parameters that nobody set, which say nothing to a reader
+
+
 def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str:
     """Write the page. It depends only on what a certificate states before files have digests."""
     names, basis = {"model": "Guarantee", "protects": "Protects", "neighbours": "Compared datasets"}, certificate.basis
@@ -68,7 +71,7 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
 def _terms(stated: dict[str, Any]) -> str:
     """Write a table in one line, in an order that does not depend on the file: its name or model first."""
     names = sorted(stated, key=lambda name: (name not in ("name", "model"), name))
-    return ", ".join(f"{name} {_text(stated[name])}" for name in names)
+    return ", ".join(f"{name} {_text(stated[name])}" for name in names if stated[name] not in UNSET)
 
 
 def _text(value: object) -> str:

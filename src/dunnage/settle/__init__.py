@@ -177,7 +177,8 @@ class SettlementDocument(PrivateModel):
             outcome = "no feasible fill exists" if sealed.exact else "the search ended without a feasible fill"
             lines.append(f"Sealed      {outcome}")
         elif sealed is not None and sealed.exact:
-            lines.append(f"Sealed      filled at random, each of {sealed.fills or 1:.4g} feasible fills equally likely")
+            fills = "over 1e+300" if (num := sealed.fills or 1) >= 1e300 else f"{num:.4g}"
+            lines.append(f"Sealed      filled at random, each of {fills} feasible fills equally likely")
         elif sealed is not None:
             why = "there are too many feasible fills to count, so they may not all be equally likely"
             lines.append(f"Sealed      filled at random; {why}")

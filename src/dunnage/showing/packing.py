@@ -118,7 +118,13 @@ def settlement_page(settlement: Settlement, release: Release) -> str:
     ]
     if settlement.truck_linkage is not None:
         kind = settlement.truck_linkage.kind
-        figures.append(draw.Figure("Truck linkage", percent(settlement.truck_linkage.mean), f"after repair ({kind})"))
+        figures.append(
+            draw.Figure(
+                "Truck linkage",
+                percent(settlement.truck_linkage.mean),
+                kind if repair is None else f"after repair ({kind})",
+            )
+        )
     if outside.count:
         figures.append(draw.Figure("Outside the plan", f"{outside.count:,}", f"{plural(record)} that travel otherwise"))
     pictures = []

@@ -58,6 +58,7 @@ from dunnage.release import Release
 from dunnage.release.kinds import ESTIMATES
 from dunnage.release.kinds.counts import expected_lines
 from dunnage.release.kinds.rows import MAX_LINES
+from dunnage.release.page import UNSET
 from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
 from dunnage.text import large_percent, number_text, several, time_text
 
@@ -135,10 +136,11 @@ def statement_text(certificate: Certificate) -> str:
             return " and ".join(f"{name} ({item['name']}, {item['method']})" for name, item in sorted(value.items()))
         return str(value)
 
+    given = {key: parameters[key] for key in _in_order(parameters)}
     lines = labelled(
         ("Stated" if certificate.basis is Basis.CLAIMED else "Guarantee", guarantee_words(certificate.guarantee)),
         ("Basis", certificate.basis),
-        ("Mechanism", ", ".join(f"{key} {write(key, parameters[key])}" for key in _in_order(parameters))),
+        ("Mechanism", ", ".join(f"{key} {write(key, value)}" for key, value in given.items() if value not in UNSET)),
         ("Claimed", certificate.claim),
         ("Why", certificate.why),
         ("Holds", None if certificate.holds is None else guarantee_words(certificate.holds)),

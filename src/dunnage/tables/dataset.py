@@ -897,7 +897,8 @@ def _remarks(table: pa.Table, kinds: Mapping[str, str], story: str) -> Iterator[
                 yield (
                     f"{name!r}: {again:,} of {several(len(own), 'value')} occur more than once, up to "
                     f'{int(own.max()):,} times. If it names persons, give it the role "identifier" and write '
-                    f"[contribution] person = {json.dumps(name, ensure_ascii=False)}"
+                    f"[contribution] person = {json.dumps(name, ensure_ascii=False)}; dunnage advise then tries only "
+                    "mechanisms that count persons"
                 )
 
 

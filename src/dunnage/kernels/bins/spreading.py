@@ -24,6 +24,7 @@ from dunnage.arrays import FloatArray, IntArray, kernel, piece
 
 STEPS_PER_ITEM = 160
 MIN_STEPS = 60_000
+FLAT_STEPS = 40_000
 SEGMENTS = 16
 HOT, COLD = 0.5, 0.03
 MAX_IDLE = 3
@@ -123,14 +124,17 @@ def spread_items(
     best = start
     segment = max(len(order) * STEPS_PER_ITEM, MIN_STEPS) // SEGMENTS
     state = np.random.default_rng(seed).integers(2**62, size=1, dtype=np.uint64)
-    idle = 0
+    idle, cold, flat = 0, [1e-3] * (SEGMENTS // 2), board._replace(price=np.zeros_like(board.price))
     for round_ in range(rounds):
         # The first round only descends: if the time is short, that is most of the gain.
         hot = HOT if round_ % 3 else HOT / 4
-        heats = np.full(SEGMENTS // 2, 1e-3) if not round_ else np.append(np.geomspace(hot, COLD, SEGMENTS - 1), 1e-3)
+        heats = cold if not round_ else [*np.geomspace(hot, COLD, SEGMENTS - 1).tolist(), 1e-3]
         before = best_value
-        for heat in heats.tolist():
-            _exchange(board, marks, budget, heat, segment, state)
+        # Where bins are full, pairs that do not count take room: the end of a round ignores them.
+        for place, heat in enumerate([*heats, *cold]):
+            last = place >= len(heats)
+            steps = max(segment, FLAT_STEPS) if last else segment
+            _exchange(flat if last else board, marks, budget, heat, steps, state)
             value = _value(board, marks)
             if value < best_value:
                 best, best_value = marks.bin_of.copy(), value

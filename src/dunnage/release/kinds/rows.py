@@ -22,6 +22,7 @@ from dunnage.model.certificate import Certificate, NoiseCell, RowMeasures, SlotM
 from dunnage.model.domains import CodedDomain, Graph, Numeric, Tree
 from dunnage.model.guarantees import KAnonymity, SampledDP
 from dunnage.model.hierarchies import IntervalHierarchy, NodeHierarchy, hierarchy_of
+from dunnage.model.laws import Cells
 from dunnage.model.measures import (
     class_sizes,
     ranked,
@@ -97,6 +98,18 @@ class NoisyKind(Kind):
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
         return (*NOT_CHECKED, *NOISE_NOT_CHECKED)
+
+    def cautions(self, release: Release) -> tuple[str, ...]:
+        stated = (release.certificate.rows.noise or {}).items()
+        laws = {
+            name: Cells.of(numeric_domain(release, name), [cell.plain() for cell in cells]) for name, cells in stated
+        }
+        return tuple(
+            f"{name} is mostly noise: most of its values are further from the truth than the middle of its range is. "
+            "Ask the owner for a larger epsilon, or for a profile of sizes."
+            for name, cells in laws.items()
+            if cells.is_noise
+        )
 
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
         noisy, attributes = _noisy_names(release.certificate.rows), release.attributes
