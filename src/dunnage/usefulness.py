@@ -193,9 +193,8 @@ class Part(NamedTuple):
 
 
 def _busy_together(truth: Counted) -> Universe:
-    """Put the busiest stops into the same zones, the smallest first: in generated trips zones are equally busy, so a
-    mechanism that spreads trips evenly would look right, and in real cities they are not.
-    """
+    """Put the busiest stops into the same zones, the smallest first, as in a real city with a centre."""
+    # In generated trips zones are about equally busy, so a mechanism that spreads trips evenly would look right.
     universe, city = truth.universe, truth.universe.city
     if universe.level == "zone" or city is None or city.zones is None:
         return universe

@@ -180,6 +180,8 @@ class Frontier(Displayed, Tabular, Model):
         Whether the recommended point keeps to the limit.
     closest
         If nothing is recommended: name of the point that comes closest to the limit.
+    noise
+        Whether publishing under the recommended policy takes ``--allow-noise``.
     unit
         What the data count: ``record``, ``trip`` or ``vehicle``.
     says
@@ -207,6 +209,7 @@ class Frontier(Displayed, Tabular, Model):
     recommended: str | None = None
     meets_limit: bool = False
     closest: str | None = None
+    noise: bool = False
     unit: str = "record"
     policy: str = ""
     run: str = ""
