@@ -218,7 +218,7 @@ def test_a_plan_of_boxes_goes_round(folder):
         assert plan.certified.at_least == 1
         assert plan.bound <= plan.num_bins
         assert list(plan.quantities.values()) == ["kg", "cm3"]
-        assert plan.caution is None
+        assert plan.cautions == ()
         again = dn.Plan.read(plan.write(folder / f"plan-{name}"))
         assert again.to_dict() == plan.to_dict()
         assert np.array_equal(again.cells, plan.cells)

@@ -263,6 +263,33 @@ def test_files_of_a_folder(tmp_path):
     assert (list(empty), len(empty.warnings())) == ([], 1)
 
 
+def test_files_named_after_vehicles_with_semicolons_and_shifts_past_midnight(tmp_path, monkeypatch):
+    """Such folders were refused, and the day after the last shift made most slots of it missing, also in audits."""
+    monkeypatch.chdir(tmp_path)
+    Path("gps").mkdir()
+    moments = [f"2026-10-{14 + h // 24}T{h % 24:02}:30:00Z" for d in (0, 24, 48) for h in range(d + 16, d + 25)]
+    for truck in range(4):
+        lines = ["when;kmh;lon_deg;lat_deg", *(f"{moment};{40 + truck},5;0,5;0,5" for moment in moments)]
+        Path(f"gps/T{truck}.csv").write_text("\n".join(lines) + "\n")
+    fine("draft gps --story devices -o draft.toml")
+    assert "[attributes.file]" in Path("draft.toml").read_text()
+    days = '["2026-10-14", "2026-10-16"]'
+    for name, schedule in (("fleet", ""), ("stated", f", days = {days}")):
+        policy = write_policy(Path(f"{name}.toml"), schedule)
+        policy.write_text(policy.read_text().replace("truck_id", "file"))
+    fine("device task fleet.toml -o task.json")
+    simulated = fine("device simulate gps --task task.json -o reports.jsonl")
+    assert (simulated["vehicles"], simulated["rows"]) == (4, 4 * 27)
+    assert sum("2026-10-17" in note for note in simulated["notes"]) == 1
+    assert any(f"days = {days}" in note for note in simulated["notes"])
+    source = RowFile(Path("gps"), numbers=["kmh"], time="when", labels=["file"])
+    read = {name: rows.numbers["kmh"] for rows in source for name in rows.labels["file"].to_pylist()}
+    assert {name: set(values) for name, values in read.items()} == {f"T{truck}": {40.5 + truck} for truck in range(4)}
+    assert Fleet.read("gps", "fleet.toml").num_slots == 4 * 4 * 24
+    assert Fleet.read("gps", "stated.toml").num_slots == 4 * 3 * 24
+    run("device simulate gps --task task.json --vehicle-column lorry -o r.bin").refused("'file'")
+
+
 def test_a_row_that_cannot_be_read_leaves_no_thread_behind(tmp_path, monkeypatch):
     """A thread that held our function aborted the program at its end: exit code 134 in 4 of 40 runs, not 2."""
     opened, release, waited = pacsv.open_csv, threading.Event(), []

@@ -240,8 +240,10 @@ def advise(
         raise NoPlanError(f"no policy could be measured for the goal {goal}. {chosen.help(subject, ())}{reasons}")
     tell("comparing")
     reference, choice = chosen.reference(subject), choose(points, limit)
-    says = [_recommendation_says(chosen, subject, points, choice, limit), *_measured_says(subject, points)]
-    says += reference.says
+    recommended = choice.point if choice.meets_limit else None
+    noise = recommended is not None and subject.unit == "trip" and trips.refused_as_noise(request, recommended)
+    says = [_recommendation_says(chosen, subject, points, choice, limit), *([words("allow noise")] if noise else [])]
+    says += [*_measured_says(subject, points), *reference.says]
     if names := list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS)):
         says.append(words("not tried", names=", ".join(names)))
     place = None if out is None else Path(out)
@@ -257,12 +259,13 @@ def advise(
         points=points,
         failed=(*unfit, *failed),
         limit=limit,
-        recommended=choice.point.name if choice.point is not None and choice.meets_limit else None,
+        recommended=None if recommended is None else recommended.name,
+        noise=noise,
         meets_limit=choice.meets_limit,
         closest=choice.point.name if choice.point is not None and not choice.meets_limit else None,
         unit=subject.unit,
         says=(*says, *subject.private_says),
-        policy=_policy_text(goal, chosen, subject, choice, says, place),
+        policy=_policy_text(goal, chosen, subject, recommended, says, place, noise=noise),
         run=digest,
         seconds=time.monotonic() - start,
     )
@@ -457,7 +460,7 @@ def _points(points: Sequence[Point], one: str, several: str) -> str:
 
 
 def next_commands(
-    base: BasePolicy, place: Path | None, *, data: str = "DATA", period: str | None = None
+    base: BasePolicy, place: Path | None, *, data: str = "DATA", period: str | None = None, noise: bool = False
 ) -> tuple[str, ...]:
     """Return the commands that publish under the recommended policy: a dry run, which spends nothing, comes first."""
     policy = Path(frontier.POLICY_FILE) if place is None else place / frontier.POLICY_FILE
@@ -469,15 +472,23 @@ def next_commands(
     ledger = [] if base.path is None else ["--ledger", str(base.path.parent / LEDGER_FILE)]
     of_period = [] if period is None else ["--period", period]
     publish = ["dunnage", "publish", data, "--policy", str(policy), *of_period, *ledger]
-    return shlex.join([*publish, "--dry-run"]), shlex.join([*publish, "-o", "RELEASE"])
+    allowed = ["--allow-noise"] if noise else []
+    return shlex.join([*publish, "--dry-run"]), shlex.join([*publish, *allowed, "-o", "RELEASE"])
 
 
 def _policy_text(
-    name: str, goal: Goal[Any], subject: Subject, choice: Recommendation, says: Sequence[str], place: Path | None
+    name: str,
+    goal: Goal[Any],
+    subject: Subject,
+    point: Point | None,
+    says: Sequence[str],
+    place: Path | None,
+    *,
+    noise: bool,
 ) -> str:
     """Write the recommended policy; nothing if none is recommended, so that nobody publishes under it by mistake."""
-    request, point = subject.request, choice.point
-    if point is None or not choice.meets_limit:
+    request = subject.request
+    if point is None:
         return ""
     ledger = "" if request.base.for_devices else ", with the ledger beside your original policy"
     notes = [
@@ -485,7 +496,7 @@ def _policy_text(
         *says,
         "",
         f"Next steps{ledger}:",
-        *(f"  {command}" for command in next_commands(request.base, place, period=request.period)),
+        *(f"  {command}" for command in next_commands(request.base, place, period=request.period, noise=noise)),
         *([f"  {step}"] if goal.next_step is not None and (step := goal.next_step(subject, point)) else []),
     ]
     lines: list[str] = []

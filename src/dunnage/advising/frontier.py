@@ -172,6 +172,7 @@ class Frontier(Displayed, Tabular, Model):
     recommended: str | None = None  # name of the recommended point; None if no point keeps to the limit
     meets_limit: bool = False  # whether the recommended point keeps to the limit
     closest: str | None = None  # if nothing is recommended: name of the point that comes closest to the limit
+    noise: bool = False  # whether publishing under the recommended policy takes --allow-noise
     unit: str = "record"  # what the data count: `record`, `trip` or `vehicle`
     policy: str = ""  # the recommended policy as TOML text, ready to publish with; empty if nothing is recommended
     # identifies what was measured: a run with the same data and options, and other limits, takes the points over

@@ -44,6 +44,7 @@ from dunnage.noise.source import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop_numbers
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import MAX_WAIT_SECONDS, FleetTask, expanded_days
+from dunnage.publishing import mechanism_of
 from dunnage.publishing import promise as promise_of
 from dunnage.release import Release
 from dunnage.samples.shape import SlotTrips, like, trip_rows, window_shares
@@ -227,7 +228,8 @@ def _reference(subject: TripSubject, baseline: str, *says: str) -> Reference:
 def trips_help(subject: TripSubject, points: Sequence[Point]) -> str:
     """Say what makes counts better, and which sums are good already."""
     universe = subject.request.base.policy(_PLACEHOLDER).schema.universe(subject.request.period)
-    text = words("help trips", size=subject.size, cells=universe.num_cells)
+    zones = "" if isinstance(subject, ShuttleSubject) else "zones instead of stops, "  # shuttles need stops
+    text = words("help trips", size=subject.size, cells=universe.num_cells, zones=zones)
     levels = [f"error of {name}" for name in _LEVELS]
     safe = [point for point in points if not point.weak and any(level in point.figures for level in levels)]
     for level in levels:  # the finest sums that are good under some policy
@@ -237,6 +239,15 @@ def trips_help(subject: TripSubject, points: Sequence[Point]) -> str:
             sums = [f"{one.removeprefix('error of ')} by {large_percent(best.figures[one])}" for one in good]
             return f"{text} {words('help sums', name=best.name, sums=', '.join(sums))}"
     return text
+
+
+def refused_as_noise(request: AdviceRequest, point: Point) -> bool:
+    """Whether publishing under a point takes --allow-noise."""
+    from dunnage.usefulness import predict_usefulness
+
+    policy = request.base.policy({"name": point.mechanism, **point.parameters})
+    result = predict_usefulness(policy, mechanism_of(policy), period=request.period, helpful=False)
+    return result is not None and result.is_noise
 
 
 # The goal error of counts
@@ -443,4 +454,5 @@ def shuttles_reference(subject: ShuttleSubject) -> Reference:
 
 
 def size_command(subject: ShuttleSubject, point: Point) -> str:
-    return shlex.join(["dunnage", "size", "RELEASE", "--city", str(subject.request.city), "-o", "PLAN"])
+    wait = [] if subject.max_wait == MAX_WAIT_SECONDS else ["--max-wait", f"{subject.max_wait:g}"]
+    return shlex.join(["dunnage", "size", "RELEASE", "--city", str(subject.request.city), *wait, "-o", "PLAN"])

@@ -59,6 +59,7 @@ from dunnage.devices.places import (
     RandomisedResponse,
     SymmetricUnary,
 )
+from dunnage.devices.report import day_text
 from dunnage.devices.subjects import Grid, Quantity, Tier
 from dunnage.devices.task import SECONDS_PER_DAY, FileColumns, Purpose, Task
 from dunnage.errors import CheckFailed, InputError, ParameterError, ReleaseError, TaskError
@@ -153,10 +154,17 @@ class Fleet:
 
     @cached_property
     def days(self) -> range:
-        """The days of the rows, counted from 1 January 1970."""
+        """The days of the collection or, if the task does not state them, of the rows; from 1 January 1970."""
         assert self.micros is not None
+        if self.task.schedule.days:
+            return range(self.task.schedule.span[0], self.task.schedule.span[1] + 1)
         per_day = SECONDS_PER_DAY * 1_000_000
         return range(int(self.micros.min()) // per_day, int(self.micros.max()) // per_day + 1)
+
+    @property
+    def ends(self) -> dict[str, str]:
+        stated = words("days stated" if self.task.schedule.days else "days of rows")
+        return {"first": day_text(self.days[0]), "last": day_text(self.days[-1]), "stated": stated}
 
     @property
     def num_slots(self) -> int:
@@ -380,7 +388,7 @@ class EstimatesTruth(NamedTuple):
             "too many slots": lambda: fleet.num_slots > _MAX_SLOTS,
         }
         why = next((why for why, holds in whys.items() if holds()), "")
-        note = words("truth by row", why=words(why)) if why else words("truth by slot")
+        note = words("truth by row", why=words(why)) if why else words("truth by slot", **fleet.ends)
         slots_known = why in ("", "rows are reports")
         return cls(view, fleet, FleetTruth.of(fleet, by_row=bool(why)), (note, *fleet.notes), slots_known)
 

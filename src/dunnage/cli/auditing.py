@@ -200,7 +200,7 @@ def advise(
         finish(out)
     text = f"{frontier.summary()}\n\nFrontier in {out} (private)."
     if frontier.recommended is not None:
-        commands = next_commands(BasePolicy.read(policy), out, data=str(data), period=period)
+        commands = next_commands(BasePolicy.read(policy), out, data=str(data), period=period, noise=frontier.noise)
         first = "Under the recommended policy, first see what publishing would do, then publish"
         text += f" {first if len(commands) > 1 else 'Next step'}:\n" + "\n".join(f"  {line}" for line in commands)
     else:

@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.frames import Source, tally_reports
@@ -59,6 +60,9 @@ from dunnage.exact import Exact, shown
 from dunnage.model.documents import close_word
 from dunnage.tables.columns import MICROS, coded, is_blank, is_text, moments_of, numbers_of, parse_moment
 from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked_path, data_files, is_named
+
+BY_FILE = "file"
+"""The vehicle column of a folder in which no file has a column of this name: each file is then one vehicle."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class RowFile:
         self.unreadable: dict[str, int] = {}
         self.num_skipped, self.lost, self._lenient = 0, "", lenient
         self._streams: list[TableStream] = []
+        self._by_file = False  # whether each file is one vehicle
         if lenient and not path.exists():
             self.lost = "the file does not exist, and counts as one without rows"
             return
@@ -113,11 +118,9 @@ class RowFile:
         if self._streams:  # a column that may be absent must be in all files or in none
             found = set[str]().union(*(stream.names for stream in self._streams))
             self.labels = [name for name in labels if name in found or name not in optional]
+            if path.is_dir() and self.labels[:1] == [BY_FILE] and BY_FILE not in found:
+                self._by_file, self.labels = True, self.labels[1:]
         for stream in self._streams:
-            names = stream.names
-            if stream.schema is None and len(names) == 1 < len(self.columns) and (";" in names[0] or "\t" in names[0]):
-                what = "the file has one column; devices need commas between cells"
-                raise InputError(str(stream.path), [Problem(what, remedy="Save it with commas.")])
             if problems := [problem for name in self.columns for problem in self._problems(stream, name)]:
                 raise InputError(str(stream.path), problems)
 
@@ -132,6 +135,8 @@ class RowFile:
             if name in (*self.labels[:1], self.time):
                 option = "--vehicle-column" if name in self.labels else "--time-column"
                 remedy = f"Correct the name in the policy, or give {option}; audit and advise use the policy's names."
+                if name in self.labels and self.path.is_dir():
+                    remedy += f" If each file is one vehicle, call the column {BY_FILE!r}."
             elif name in self.labels:
                 remedy = "Name it with --tiers-column."
             close = "" if name in stream.names else close_word(name, stream.names)
@@ -163,6 +168,8 @@ class RowFile:
                     for batch in stream.batches(self.columns, labels):
                         self._check_rows(stream)
                         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                        if stream.decimal_comma:
+                            columns |= {name: pc.replace_substring(columns[name], ",", ".") for name in self.numbers}
                         if rows := self._rows(first, batch.num_rows, columns):
                             yield rows
                         first += batch.num_rows
@@ -182,6 +189,9 @@ class RowFile:
     def _rows(self, first: int, size: int, columns: dict[str, pa.Array]) -> Rows | None:
         """Read some rows; refuse those without a vehicle or a moment, or skip and count them."""
         labels = {name: coded(columns[name]) for name in self.labels}
+        if self._by_file:
+            vehicle = self._at.name.removesuffix(".gz").rpartition(".")[0]
+            labels = {BY_FILE: coded(pa.array([vehicle] * size)), **labels}
         micros, no_moment = moments_of(columns[self.time]) if self.time else (None, None)
         if self._lenient:
             wrong = np.zeros(size, dtype=np.bool_) if no_moment is None else no_moment.copy()
@@ -224,7 +234,11 @@ class RowFile:
     def notes(self) -> list[str]:
         words = {True: "1 cell is not a number, and counts", False: "{:,} cells are not numbers, and count"}
         cells = ((name, num) for name, num in self.unreadable.items() if num)
-        return [f"{name}: {words[num == 1].format(num)} as missing" for name, num in cells]
+        files = [f"no file has a column {self._by_file!r}: each file is one vehicle, named as the file"]
+        return [
+            *(files if self._by_file else []),
+            *(f"{name}: {words[num == 1].format(num)} as missing" for name, num in cells),
+        ]
 
 
 @contextmanager

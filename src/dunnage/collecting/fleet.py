@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -34,9 +35,10 @@ from dunnage.folders import new_file
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.tables.columns import MICROS
-from dunnage.text import Progress
+from dunnage.text import Progress, several
 
 MAX_DRAWN_BYTES = 1 << 29
+SHORT_DAY = 0.25  # share of the usual rows below which the first or last day is called nearly empty
 
 
 @dataclass(kw_only=True)
@@ -183,6 +185,7 @@ class _FleetRun:
         )
         self.fleet = _Vehicles(self.source, task, tiers_column, self.public)
         self.done = Simulation()
+        self._rows_of_day: Counter[int] = Counter()
 
     def _rows(self, tell: Progress) -> Iterator[tuple[files.Rows, IntArray]]:
         total = "" if self.source.num_rows is None else f" of {self.source.num_rows:,}"
@@ -190,6 +193,8 @@ class _FleetRun:
             vehicles = self.fleet.numbers_of(rows, self.columns.vehicle)
             if rows.micros is not None and self.days is None:
                 days = [int(end) // (SECONDS_PER_DAY * MICROS) for end in (rows.micros.min(), rows.micros.max())]
+                own, nums = np.unique(rows.micros // (SECONDS_PER_DAY * MICROS), return_counts=True)
+                self._rows_of_day.update(dict(zip(own.tolist(), nums.tolist(), strict=True)))
                 days += [day for day in (self.done.first_day, self.done.last_day) if day is not None]
                 self.done.first_day, self.done.last_day = min(days), max(days)
                 if max(days) - min(days) >= files.MAX_DAYS_OF_FILE:
@@ -302,6 +307,7 @@ class _FleetRun:
             done.notes.append(
                 "the days are those of the first and last row, and reports show them; state them with --from and --to"
             )
+            done.notes += self._short_days()
         if done.num_outside:
             done.notes.append(
                 f"{done.num_outside:,} rows outside the hours of the schedule are no slots, and not reported"
@@ -333,6 +339,24 @@ class _FleetRun:
                 "rows are farther apart than slots, allow older rows with --max-age"
             )
         return done
+
+    def _short_days(self) -> Iterator[str]:
+        """Name a first or last day with few rows: shifts that run past midnight add one, and it is nearly empty."""
+        first, last = self.done.first_day, self.done.last_day
+        usual = float(np.median(list(self._rows_of_day.values()) or [0]))
+        short = [day for day in (first, last) if day is not None and self._rows_of_day[day] < SHORT_DAY * usual]
+        for day in short:
+            few = several(self._rows_of_day[day], "row")
+            yield (
+                f"{day_text(day)} has only {few} (other days about {usual:,.0f}), as if shifts ran past midnight UTC: "
+                "most of its slots are missing"
+            )
+        if first is not None and last is not None and short:
+            ends = day_text(first + (first in short)), day_text(last - (last in short))
+            yield (
+                f'leave out days that are nearly empty: days = ["{ends[0]}", "{ends[1]}"] in [schedule], so that '
+                f"audits know it too; or --from {ends[0]} --to {ends[1]}"
+            )
 
 
 def _rank_of_equals(numbers: IntArray) -> IntArray:

@@ -175,14 +175,16 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
     vehicle = _first(kinds, lambda name, kind: _means(name, "vehicle"))
     others = {name: kind for name, kind in kinds.items() if name not in (place or ())}
     tables = [_device_table(name, kind, moment, vehicle, seen.get(name)) for name, kind in others.items()]
+    if vehicle is None and all(kind in ("numeric", "time", "date") for kind in others.values()):
+        tables.insert(0, _TEXTS["vehicle_by_file"])
     if place:
         tables.append(_TEXTS["grid"].format(columns=", ".join(map(_text, place))))
     purposes = [_TEXTS["purpose"].format(name="numbers", subject="numeric")] if "numeric" in others.values() else []
     purposes += [_TEXTS["places"] + _TEXTS["purpose"].format(name="places", subject="location")] if place else []
     if len(purposes) > 1:
         purposes.insert(0, _TEXTS["several"])
-    if options != ReadOptions():
-        tables.insert(0, "# Save readings as Parquet, or as CSV with commas, decimal points and UTF-8.\n")
+    if options.encoding != ReadOptions().encoding or options.delimiter == "|":
+        tables.insert(0, "# Save readings as Parquet, or as CSV in UTF-8 with commas or semicolons between cells.\n")
     head = _head(dataset, "vehicle", "what one device stands for", "devices")
     schedule = _TEXTS["schedule"].format(time=_named("time", moment, "the column with the time"))
     return "\n".join([head, *tables, schedule, *purposes, _TEXTS["trial"]])

@@ -485,6 +485,7 @@ class TableStream:
         self.path = checked_path(path)
         self.num_rows: int | None = None
         self.schema: pa.Schema | None = None  # None for text
+        self.decimal_comma = False  # text with semicolons between cells; decimal points are read as well
         self.bad_rows: list[int] = []  # rows, from 1, with another number of cells than the header; -1 if unknown
         self._table: pa.Table | None = None
         if is_named(path, EXCEL_ENDINGS):
@@ -505,6 +506,10 @@ class TableStream:
         if not text.strip():
             raise InputError(str(path), ["is empty. It needs a header line and at least one row."])
         self.delimiter = ReadOptions().delimiter_in(path)
+        header = next(line for line in text.splitlines() if line.strip())
+        if self.delimiter not in header:
+            self.delimiter = next((mark for mark in ";\t" if mark in header), self.delimiter)
+        self.decimal_comma = self.delimiter == ";"
         self.names = next(cells for cells in csv.reader(text.splitlines(), delimiter=self.delimiter) if cells)
 
     @property
