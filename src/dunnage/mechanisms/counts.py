@@ -1021,13 +1021,17 @@ class HierarchicalCounts(NamedFeatures):
                 f"Got {queries.universe.num_cells:,}. Use constrained-counts, or longer windows."
             )
 
-    def draw_counts(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> DrawnCounts:
+    def estimates(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> tuple[Layout, FloatArray]:
+        """Estimate all cells, in the order of their layout; many are below zero, and none is released like that."""
         layout = Layout.of(prepared.universe, prepared.features)
         noisy = [*prepared.noisy_sums(counted, noise), prepared.noisy_cells(counted, layout, noise)]
         parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(prepared.features)]
         parents.append(np.repeat(layout.groups_of(prepared.features[-1]), layout.sizes))
         variances = [law.spread**2 for law in (*prepared.laws[1:], prepared.laws[0])]
-        leaves = consistent_tree(noisy, parents, variances, prune=self.prune)[-1]
+        return layout, consistent_tree(noisy, parents, variances, prune=self.prune)[-1]
+
+    def draw_counts(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> DrawnCounts:
+        layout, leaves = self.estimates(counted, prepared, noise)
         whole = np.rint(leaves).astype(np.int64)
         kept = np.flatnonzero(whole > 0)
         return DrawnCounts.at(layout, kept, whole[kept], {"features": prepared.describe()})
