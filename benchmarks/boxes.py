@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.measuring import Row, row
 from dunnage.arrays import IntArray
-from dunnage.kernels.boxes import NO_LIMIT, TURNS
+from dunnage.kernels.bins.boxes import NO_LIMIT, TURNS
 from dunnage.kernels.deadline import Deadline
 from dunnage.planning.boxes import BoxRows, place_boxes
 from dunnage.planning.trucks import Truck

@@ -18,7 +18,7 @@ from tests.oracles.boxes import Item, fewest, problems
 
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError
-from dunnage.kernels.boxes import NO_LIMIT, TURNS, scaled_bound
+from dunnage.kernels.bins.boxes import NO_LIMIT, TURNS, scaled_bound
 from dunnage.kernels.deadline import Deadline
 from dunnage.planning.boxes import ALLOWED_TURNS, BoxRows, Placed, faults, place_boxes
 from dunnage.planning.trucks import Truck

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,7 +22,7 @@ import numpy as np
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import decimal, share, whole
-from dunnage.kernels.boxes import NO_LIMIT, TURNS, WASTE_SHARES, Boxes, Style, fill_truck, scaled_bound
+from dunnage.kernels.bins.boxes import NO_LIMIT, TURNS, Boxes, TruckKinds, load_trucks
 from dunnage.kernels.deadline import Deadline
 from dunnage.model.domains import decimal_scale
 from dunnage.planning.problem import PackingProblem, Telling, rows_by_group, whole_columns
@@ -32,13 +31,7 @@ from dunnage.release import TIMES, product
 from dunnage.text import percent
 
 ALLOWED_TURNS = {"any": 63, "upright": 3, "none": 1}  # bits of TURNS
-SPACES = np.array([(1, 0.5, 0.7), (1, 0.01, 0.1), (1, 0.1, 0.01), (0.1, 0.01, 1), (1, 1, 1), (0.5, 1, 0.7)])
-NUM_WALLS = 3  # of these begin at the front wall, which suits an order of unloading
-SHAKES = (0.0, 0.1, 0.3, 0.6)
-MAX_TYPES = 300
 MAX_WHOLE = 10**9
-TRIES_SHARE, MAX_TRIES = 0.2, 100
-SPREAD_FACTORS = (1.0, 1.3, 1.7, 2.5)
 _TIMES = re.compile(r"\s*[x*]\s*")
 
 
@@ -237,11 +230,6 @@ class Placed(NamedTuple):
     bound: int
 
 
-class _Load(NamedTuple):
-    kind: int
-    placed: IntArray  # type, x, y, z, sides along them
-
-
 class WholeCells(NamedTuple):
     """Sides, rounded up, and inner sides of trucks, rounded down, in whole numbers of one unit."""
 
@@ -264,178 +252,6 @@ def whole_cells(values: FloatArray, rooms: FloatArray) -> WholeCells:
         return WholeCells(np.rint(values * scale).astype(np.int64), np.rint(rooms * scale).astype(np.int64), scale, 0)
     scale = int(10 ** max(0, math.floor(math.log10(MAX_WHOLE / float(rooms.max())))))
     return WholeCells(np.ceil(values * scale).astype(np.int64), np.floor(rooms * scale).astype(np.int64), scale, 1)
-
-
-class _Group:
-    """The rows of one group, as types of boxes; and what is known about its trucks."""
-
-    def __init__(self, rows: BoxRows, members: IntArray, sides: IntArray, loads: IntArray, bears: IntArray) -> None:
-        table = np.column_stack([sides, rows.turns, rows.stop, rows.layers, bears, loads])[members]
-        types, type_of, counts = np.unique(table, axis=0, return_inverse=True, return_counts=True)
-        self.members, self.type_of, self.counts = members, type_of.reshape(-1), counts.astype(np.int64)
-        self.boxes = Boxes(
-            *(
-                np.ascontiguousarray(part)
-                for part in (types[:, :3], types[:, 3], types[:, 7:], types[:, 4], types[:, 5], types[:, 6])
-            )
-        )
-        self.volume = np.prod(types[:, :3].astype(np.float64), axis=1)
-        self.loads: list[_Load] = []
-
-
-class _Loader:
-    def __init__(
-        self, rooms: IntArray, capacities: IntArray, costs: Sequence[int], counts: Sequence[int | None], support: float
-    ) -> None:
-        self.rooms, self.capacities, self.costs, self.support = rooms, capacities, costs, support
-        self.left = [math.inf if count is None else count for count in counts]  # trucks of each kind
-        self.random = np.random.default_rng(1)  # of the search, not of privacy
-        self.spaces = np.prod(rooms.astype(np.float64), axis=1)
-
-    def style(self, group: _Group, first: bool) -> Style:
-        """Choose how to fill a truck: the usual way first, then at random."""
-        draw, boxes = self.random, group.boxes
-        share = group.volume / self.spaces.max()
-        # What the trucks run out of first counts most.
-        parts = [
-            share,
-            *(boxes.loads[:, r] / max(1, int(self.capacities[:, r].max())) for r in range(boxes.loads.shape[1])),
-        ]
-        pressure = np.array([float(part @ group.counts) for part in parts])
-        pressure = pressure / max(float(pressure.max()), 1e-300)
-        if not first:
-            pressure = pressure ** draw.choice([0.0, 1.0, 4.0])
-        worth = sum((weight * part for weight, part in zip(pressure, parts, strict=True)), np.zeros(len(share)))
-        spaces = SPACES[:NUM_WALLS] if boxes.stop.any() else SPACES
-        space = spaces[0] if first else spaces[draw.integers(len(spaces))]
-        support = 1.0 if first or self.support >= 1 or draw.random() < 0.5 else self.support
-        waste = WASTE_SHARES[1 if first else draw.integers(len(WASTE_SHARES))]
-        shake = 0.0 if first else SHAKES[draw.integers(len(SHAKES))]
-        return Style(space, worth, waste, shake, MAX_TYPES, support, int(draw.integers(2**31)))
-
-    def fill(self, group: _Group, counts: IntArray, kind: int, style: Style) -> IntArray:
-        placed = np.empty((int(counts.sum()), 9), dtype=np.int64)
-        num = fill_truck(group.boxes, counts, self.rooms[kind], self.capacities[kind], style, placed)
-        return placed[:num, :7]
-
-    def value(self, group: _Group, placed: IntArray, kind: int | None = None) -> float:
-        """Return how full a truck is, by what it has least left of; or how much it takes of the largest truck."""
-        types = placed[:, 0]
-        space, room = self.spaces.max(), self.capacities.max(axis=0)
-        if kind is not None:
-            space, room = self.spaces[kind], self.capacities[kind]
-        loads = group.boxes.loads[types].sum(axis=0) / np.maximum(room, 1)
-        return max(float(group.volume[types].sum() / space), *map(float, loads))
-
-    def load(
-        self, group: _Group, counts: IntArray, free: list[float], tries: int, deadline: Deadline, most: float = math.inf
-    ) -> list[_Load] | None:
-        """Fill truck after truck, each the best of some tries; None if it costs too much, or trucks or time run out."""
-        left, loads, cost, free = counts.copy(), list[_Load](), 0.0, list(free)
-        # Whether a truck that takes everything is preferred: always at first, and if there is only one kind.
-        ends = len(self.costs) == 1 or most == math.inf or self.random.random() < 0.5
-        while left.any():
-            best, best_value, best_kind = None, (False, 0.0), -1
-            for attempt in range(tries):
-                if attempt and deadline.late:
-                    break
-                style = self.style(group, attempt == 0 and tries != 1)
-                for kind in range(len(self.costs)):
-                    if free[kind] < 1:
-                        continue
-                    placed = self.fill(group, left, kind, style)
-                    everything = len(placed) == left.sum()
-                    if len(placed) == 0:
-                        continue
-                    worth = 1.0 if everything and ends else self.value(group, placed)
-                    value = everything and ends, worth / self.costs[kind]
-                    if value > best_value:
-                        best, best_value, best_kind = placed, value, kind
-                if best_value[0] and len(self.costs) == 1:
-                    break
-            if best is None:
-                return None
-            left -= np.bincount(best[:, 0], minlength=len(left))
-            loads.append(_Load(best_kind, best))
-            free[best_kind] -= 1
-            cost += self.costs[best_kind]
-            if cost >= most or (deadline.late and left.any() and most < math.inf):
-                return None
-        return loads
-
-    def cost(self, loads: Sequence[_Load]) -> int:
-        return sum(self.costs[load.kind] for load in loads)
-
-    def fullness(self, group: _Group, loads: Sequence[_Load]) -> float:
-        return sum(self.value(group, load.placed, load.kind) ** 2 for load in loads)
-
-    def free_kinds(self, groups: Sequence[_Group]) -> list[float]:
-        used = np.bincount([load.kind for group in groups for load in group.loads], minlength=len(self.costs))
-        return [left - number for left, number in zip(self.left, used.tolist(), strict=True)]
-
-    def as_started(self, group: _Group, bins: IntArray, kind_of: IntArray, deadline: Deadline) -> list[_Load] | None:
-        """Load the rows of each bin of a plan that only adds up, as far as they can be placed, and the rest after."""
-        left, loads = group.counts.copy(), list[_Load]()
-        for bin_ in np.unique(bins).tolist():
-            counts = np.bincount(group.type_of[bins == bin_], minlength=len(left)).astype(np.int64)
-            best = np.empty((0, 7), dtype=np.int64)
-            for attempt in range(8):
-                placed = self.fill(group, counts, int(kind_of[bin_]), self.style(group, attempt == 0))
-                best = placed if len(placed) > len(best) else best
-                if len(best) == counts.sum() or deadline.late:
-                    break
-            left -= np.bincount(best[:, 0], minlength=len(left))
-            loads.append(_Load(int(kind_of[bin_]), best))
-        if left.any():
-            used = np.bincount([load.kind for load in loads], minlength=len(self.costs)).tolist()
-            free = [left_over - number for left_over, number in zip(self.left, used, strict=True)]
-            rest = self.load(group, left, free, 1, deadline)
-            if rest is None:
-                return None
-            loads += rest
-        return [load for load in loads if len(load.placed)]
-
-    def improve(self, groups: Sequence[_Group], number: int, deadline: Deadline) -> bool:
-        """Load the emptiest truck of a group and some others again; say whether that saved a truck or cost."""
-        group, draw = groups[number], self.random
-        loads = group.loads
-        full = [self.value(group, load.placed, load.kind) for load in loads]
-        order = np.argsort(full)
-        chosen = {int(order[0] if draw.random() < 0.7 else draw.integers(len(loads)))}
-        some = int(draw.integers(1, min(4, len(loads)) + 1))
-        chosen |= set(draw.choice(len(loads), some - 1, replace=False).tolist())
-        pool = [loads[place] for place in chosen]
-        if len(pool) < 2 and len(self.costs) == 1:
-            return False
-        types = np.concatenate([load.placed[:, 0] for load in pool])
-        counts = np.bincount(types, minlength=len(group.counts)).astype(np.int64)
-        free = self.free_kinds(groups)
-        for load in pool:
-            free[load.kind] += 1
-        again = self.load(group, counts, free, int(draw.choice([1, 2, 6, 20])), deadline, self.cost(pool) + 1)
-        if again is None:
-            return False
-        cheaper = self.cost(again) < self.cost(pool)
-        if cheaper or self.fullness(group, again) > self.fullness(group, pool) + 1e-9:
-            group.loads = [load for place, load in enumerate(loads) if place not in chosen] + again
-        return cheaper
-
-    def spread(self, group: _Group, deadline: Deadline) -> None:
-        """Load the same trucks again so that boxes of a type go to different ones, as far as they all fit."""
-        for factor in SPREAD_FACTORS:
-            for attempt in range(4):
-                left, loads = group.counts.copy(), list[_Load]()
-                for place, load in enumerate(group.loads):
-                    if deadline.late:
-                        return
-                    rest = len(group.loads) - place
-                    caps = np.minimum(left, np.ceil(left * min(1.0, factor / rest)).astype(np.int64))
-                    placed = self.fill(group, caps, load.kind, self.style(group, attempt == 0))
-                    left -= np.bincount(placed[:, 0], minlength=len(left))
-                    loads.append(_Load(load.kind, placed))
-                if not left.any() and all(len(load.placed) for load in loads):
-                    group.loads = loads
-                    return
 
 
 def place_boxes(
@@ -466,67 +282,20 @@ def place_boxes(
         loads = np.column_stack([part.values[:num, 0] for part in parts])
         capacities = np.column_stack([part.rooms[:, 0] for part in parts])
         bears = np.where(limited, parts[0].below[num:, 0], NO_LIMIT)
-    groups = [_Group(rows, members, lengths, loads, bears) for members in rows_by_group(rows.group)]
-    counts = [None if len(trucks) == 1 else truck.count for truck in trucks]  # one kind is counted in the end
-    loader = _Loader(inner, capacities, costs, counts, rows.support)
-    if len(trucks) == 1:
-        stop = deadline.part(0.2)
-        least = [
-            1
-            if stop.late
-            else scaled_bound(
-                one.boxes.sides - slack,
-                one.boxes.turns,
-                one.counts,
-                inner[0] + slack,
-                int(one.boxes.layers.max()) if rows.support >= 1 else NO_LIMIT,
-            )
-            for one in groups
-        ]
-        bound = max(bound, sum(least))
-    for group in groups:
-        began, free = time.monotonic(), loader.free_kinds(groups)
-        options = [loader.load(group, group.counts, free, 1, deadline)]
-        # Several tries for each truck, as many as a share of the time allows.
-        share = deadline.part(TRIES_SHARE / len(groups))
-        tries = min(MAX_TRIES, int(share.left / max(time.monotonic() - began, 1e-4)))
-        for number in [tries] if len(costs) == 1 else [2, tries // 2]:
-            if number > 1 and options[0] is not None and (len(options[0]) > 1 or len(costs) > 1):
-                options.append(loader.load(group, group.counts, free, number, share, loader.cost(options[0]) + 1))
-        if start is not None and not deadline.late:
-            options.append(loader.as_started(group, start[0][group.members], start[1], deadline))
-        able = [option for option in options if option is not None]
-        if not able:
-            return None
-        group.loads = min(able, key=lambda option: (loader.cost(option), -loader.fullness(group, option)))
-    total, last = sum(loader.cost(group.loads) for group in groups), deadline.part(0.9)
-    if progress is not None:
-        progress("", total, bound)
-    improvable = [number for number, group in enumerate(groups) if len(group.loads) > 1 or len(costs) > 1]
-    while total > bound and improvable and not last.late:
-        if loader.improve(groups, improvable[int(loader.random.integers(len(improvable)))], last):
-            total = sum(loader.cost(group.loads) for group in groups)
-            if progress is not None:
-                progress("", total, bound)
-    for group in groups:
-        if len(group.loads) > 1 and not deadline.late:
-            loader.spread(group, deadline.part(1 / 2))
-    # Rows of a type go to its places in turn, truck by truck, so that rows that look alike go to different trucks.
-    bin_of_row, kinds, cells = np.empty(num, dtype=np.int64), list[int](), np.empty((num, 6))
-    for group in groups:
-        bins = np.concatenate([np.full(len(load.placed), len(kinds) + at) for at, load in enumerate(group.loads)])
-        placed = np.concatenate([load.placed for load in group.loads])
-        rank = np.empty(len(placed), dtype=np.int64)  # of a place among those of its type and truck
-        by_truck = np.lexsort((bins, placed[:, 0]))
-        new = np.append(True, np.diff(placed[by_truck, 0] * (bins.max() + 1) + bins[by_truck]) != 0)
-        rank[by_truck] = np.arange(len(placed)) - np.maximum.accumulate(np.where(new, np.arange(len(placed)), 0))
-        places = np.lexsort((bins, rank, placed[:, 0]))
-        order = group.members[np.lexsort((rows.look[group.members], group.type_of))]
-        bin_of_row[order], cells[order] = bins[places], placed[places, 1:] / scale
-        kinds += [load.kind for load in group.loads]
-    if len(trucks) == 1 and trucks[0].count is not None and len(kinds) > trucks[0].count:
-        return None
-    return Placed(bin_of_row, np.array(kinds, dtype=np.int64), cells, bound)
+    whole = Boxes(lengths, rows.turns, loads, rows.stop, rows.layers, bears)
+    trucks_of = TruckKinds(inner, capacities, costs, [truck.count for truck in trucks], slack)
+    loaded = load_trucks(
+        whole,
+        rows.group,
+        rows.look,
+        trucks_of,
+        rows.support,
+        bound=bound,
+        start=start,
+        deadline=deadline,
+        progress=progress,
+    )
+    return None if loaded is None else Placed(loaded.bin_of_row, loaded.kinds, loaded.cells / scale, loaded.bound)
 
 
 class Fault(NamedTuple):

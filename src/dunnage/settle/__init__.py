@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError, Problem, ReleaseError
 from dunnage.folders import new_folder
-from dunnage.kernels.boxes import TURNS
+from dunnage.kernels.bins.boxes import TURNS
 from dunnage.model import documents
 from dunnage.model.documents import Number, OrEmpty
 from dunnage.noise.source import Noise
