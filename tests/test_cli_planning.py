@@ -402,6 +402,24 @@ def test_a_fleet_is_sized_shown_and_run_on_the_truth(town):
     run(apply).refused("settlement")
 
 
+def test_drivers_of_a_fleet_have_shifts(town):
+    size = "size release --city city --max-wait 300 --expansions 2 --seed 3"
+    made = fine(f"{size} --shift 1.25 --break 15 --drive 0.75 -o driven")
+    assert made["fleet"] == town["fleet"]
+    listed = rows("driven/shifts.csv")
+    assert sum(int(line["drivers"]) for line in listed) == made["drivers"]["number"] > town["objective"]
+    assert {line["zone"] for line in listed} == {zone for zone, number in town["fleet"].items() if number}
+    assert min(line["begin"] for line in listed) == "08:00"
+    assert "drivers" not in town
+    shown = run("show driven", code=0).out
+    assert f"Drivers     {made['drivers']['number']} a day" in shown
+    assert "break of 15 min after at most 0.75 h" in shown
+    assert fine("show driven")["drivers"] == made["drivers"]
+    assert fine(f"apply driven {TRUTH} --city city -o done")["shuttles"] == town["objective"]
+    run(f"{size} --break 30 -o other").refused("--shift")
+    run(f"{size} --shift 40 -o other").refused("shift_hours")
+
+
 def test_apply_takes_a_bare_table_and_says_what_it_lacks(town):
     Path("mine.csv").write_text("zone,shuttles\neast,9\nwest,9\n")
     run(f"apply mine.csv {TRUTH} -o s").refused("--city")

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
     from dunnage.planning.packing import pack
     from dunnage.planning.plan import FleetPlan, Plan
+    from dunnage.planning.shifts import ShiftRule
     from dunnage.planning.trucks import Truck, read_trucks
     from dunnage.proving.verdict import Proof, Verdict, prove
     from dunnage.publication import Key, Publication
@@ -96,6 +97,7 @@ PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
         "tables.gtfs": ("load_city",),
         "planning.boxes": ("Box",),
         "planning.dispatch": ("Service",),
+        "planning.shifts": ("ShiftRule",),
         "planning.exports": ("export_plan",),
     },
     "Apply": {

@@ -168,6 +168,11 @@ def size(
     max_wait: Annotated[float, Option(help="Maximum mean wait in each zone, in seconds.")] = 180,
     expansions: Annotated[int, Option(help="Number of days to simulate, each with random start times.")] = 5,
     capacity: Annotated[int, Option(help="Number of seats in a shuttle.")] = 8,
+    shift: Annotated[
+        float | None, Option(help="Hours of a driver's shift: the plan then also lists the fewest shifts.")
+    ] = None,
+    break_: Annotated[float, Option("--break", help="Minutes of the break in a shift.")] = 0,
+    drive: Annotated[float, Option(help="Maximum hours at the wheel before or after the break.")] = 4.5,
     day: Annotated[OptText, Option(help="Use this day only; its label in the release.")] = None,
     dates: Annotated[
         list[str] | None,
@@ -191,9 +196,13 @@ def size(
     from dunnage.folders import check_new_folder
     from dunnage.planning.dispatch import Service
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
+    from dunnage.planning.shifts import ShiftRule
     from dunnage.release.kinds import COUNTS
     from dunnage.showing.fleets import plan_page
 
+    rule = None if shift is None else ShiftRule(shift_hours=shift, break_minutes=break_, drive_hours=drive)
+    if rule is None and break_:
+        raise ParameterError("--break is for drivers' shifts. Add --shift, such as --shift 8.")
     check_new_folder(out, marker=PLAN_FILE, force=force)
     if export is not None:
         check_new_folder(export, marker=PLAN_FILE, force=False)
@@ -222,6 +231,7 @@ def size(
             day=day,
             dates=counts.get("", counts) if counts else None,
             seconds=time_limit,
+            shifts=rule,
             progress=tell,
         )
         tell("drawing the page")

@@ -56,6 +56,7 @@ from dunnage.planning.plan import (
     Waits,
     ZoneFacts,
 )
+from dunnage.planning.shifts import ShiftRule, drivers_of
 from dunnage.release import Release
 from dunnage.text import Progress, several
 
@@ -609,6 +610,7 @@ def size(
     dates: Dates | None = None,
     routes: Routes | None = None,
     seconds: float | None = None,
+    shifts: ShiftRule | None = None,
     progress: Progress | None = None,
 ) -> FleetPlan:
     """Size the smallest fleet of shuttles for released counts of trips. It needs only the release and a city.
@@ -639,6 +641,8 @@ def size(
         The route of each pair of stops; by default the quickest.
     seconds
         Time limit: after it, the search settles for the first fleet that meets the target, and the plan says so.
+    shifts
+        How long drivers work and rest: the plan then also has the fewest shifts that keep every shuttle driven.
     progress
         Called with a line of text with each simulated day.
 
@@ -690,7 +694,10 @@ def size(
         operation=run_facts(task, sized.fleet, sized.runs),
         demand=demand_facts(task),
         city=CityFacts(digest=ground.digest(), stops=len(city.stops), zones=len(ground.zones)),
-        assumed=_assumptions(task, with_dates(release.universe, dates), day, city, routes),
+        drivers=None
+        if shifts is None
+        else drivers_of(dict(zip(ground.zones, sized.fleet, strict=True)), task.span, shifts),
+        assumed=_assumptions(task, with_dates(release.universe, dates), day, city, routes, shifts),
         notes=_notes(release, task, sized),
     )
 
@@ -856,7 +863,7 @@ def wait_facts(waits: IntArray, weights: FloatArray) -> Waits:
 
 
 def _assumptions(
-    task: FleetTask, universe: Universe, day: str | None, city: City, routes: Routes | None
+    task: FleetTask, universe: Universe, day: str | None, city: City, routes: Routes | None, shifts: ShiftRule | None
 ) -> tuple[str, ...]:
     service, num_days = task.service, len(task.days)
     other = [name for name in city.mode_names if name not in TRIP_MODES]
@@ -900,6 +907,7 @@ def _assumptions(
         f"{'was' if num_days == 1 else 'were'} simulated.",
         *dates,
         "Every shuttle is in service for the whole service day.",
+        *([] if shifts is None else [f"Drivers work {shifts.words}, and drive any shuttle of their zone."]),
         *parking,
     )
 

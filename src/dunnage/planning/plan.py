@@ -49,6 +49,7 @@ SLOTS_HEADER = ("bin", "class_id", "count")
 FLEET_FILE = "fleet.csv"
 FLEET_HEADER = ("zone", "shuttles")
 PARKING_FILE = "parking.csv"
+SHIFTS_FILE, SHIFTS_HEADER = "shifts.csv", ("zone", "begin", "end", "break_begin", "break_end", "drivers")
 PARKING_HEADER = ("zone", "from", "rank", "stop")
 PACKING_HEADER = ("row", "bin")
 PLACES_FILE = "places.csv"
@@ -246,6 +247,32 @@ class FleetModel(Model):
     service: Annotated[Service, BeforeValidator(_read_service)] | None = None
 
 
+class Shift(Model):
+    """A shift of drivers of a zone, in seconds of the service day."""
+
+    zone: str
+    begin: int
+    end: int
+    break_begin: int | None = None
+    break_end: int | None = None
+    drivers: int
+
+    @property
+    def times(self) -> tuple[int | None, ...]:
+        return self.begin, self.end, self.break_begin, self.break_end
+
+
+class Drivers(Model):
+    """The drivers of a fleet: their rule, how many there are, a bound on that, and their shifts."""
+
+    shift_hours: Number
+    break_minutes: Number
+    drive_hours: Number
+    number: int
+    bound: int
+    shifts: Listed[Shift]
+
+
 Waiting = Literal["posts", "requests, then posts"]
 """How shuttles wait: at their posts, or there unless the latest requests need them elsewhere. All others use hubs."""
 
@@ -268,6 +295,7 @@ class FleetDocument(Model):
     operation: OrEmpty[Run]
     demand: OrEmpty[Demand]
     city: OrEmpty[CityFacts]
+    drivers: Drivers | None = None
     assumed: Listed[str]
     notes: Listed[str]
     unplanned: Unplanned
@@ -673,6 +701,7 @@ class FleetPlan(Displayed, Tabular):
     operation: Run | None = None  # performance of all zones
     demand: Demand | None = None  # of an average day
     city: CityFacts | None = None  # digest and size of the city
+    drivers: Drivers | None = None  # if shifts were requested
     assumed: tuple[str, ...] = ()  # assumed, notes: assumptions of the plan, and what its reader should know
     notes: tuple[str, ...] = ()
     unplanned: Unplanned = Unplanned(count=0)  # noqa: RUF009 - it is frozen. Trips known to be outside the plan
@@ -727,7 +756,8 @@ class FleetPlan(Displayed, Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         waiting = {zone: own.waiting for zone, own in self.posts.items()}
-        return _plain(self, FleetDocument, fleet=self._fleet, parking=waiting, zones=dict(self.by_zone))
+        content = _plain(self, FleetDocument, fleet=self._fleet, parking=waiting, zones=dict(self.by_zone))
+        return content if self.drivers is not None else {k: v for k, v in content.items() if k != "drivers"}
 
     def summary(self) -> str:
         """Describe the plan for a person."""
@@ -761,6 +791,10 @@ class FleetPlan(Displayed, Tabular):
             ]
         if self.posts:
             lines.append(f"Parking     {PARKING_FILE} says where shuttles wait for riders in each hour")
+        if (drivers := self.drivers) is not None:
+            lines.append(
+                f"Drivers     {drivers.number} a day, at least {drivers.bound} needed; {SHIFTS_FILE} lists them"
+            )
         lines += [f"Assumes     {sentence}" for sentence in self.assumed]
         lines += [f"Note        {sentence}" for sentence in self.notes]
         if not self.external:
@@ -772,8 +806,8 @@ class FleetPlan(Displayed, Tabular):
         return dict(zip(self.zones, self.shuttles, strict=True))
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
-        """Write the plan: ``plan.json``, ``fleet.csv``, ``parking.csv`` and, if given, its page ``plan.html``."""
-        with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=(PLAN_PAGE, PARKING_FILE)) as work:
+        """Write the plan: ``plan.json``, ``fleet.csv``, ``parking.csv``, ``shifts.csv`` and its page ``plan.html``."""
+        with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=(PLAN_PAGE, PARKING_FILE, SHIFTS_FILE)) as work:
             (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_lines(work / FLEET_FILE, FLEET_HEADER, list(self._fleet.items()))
             if self.posts:
@@ -784,6 +818,12 @@ class FleetPlan(Displayed, Tabular):
                     for rank, stop in enumerate(stops, 1)
                 )
                 write_lines(work / PARKING_FILE, PARKING_HEADER, lines)
+            if self.drivers is not None:
+                shifts = (
+                    (one.zone, *(_clock(at) if at is not None else "" for at in one.times), one.drivers)
+                    for one in self.drivers.shifts
+                )
+                write_lines(work / SHIFTS_FILE, SHIFTS_HEADER, shifts)
             if page:
                 (work / PLAN_PAGE).write_text(page, encoding="utf-8")
         return Path(folder)
