@@ -27,7 +27,7 @@ from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.counts import CountsTruth, CountsView
 from dunnage.auditing.findings import AtRisk, Finding, KeyFigure, Progress, by_severity, words, worst_risks, written
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
-from dunnage.errors import DunnageError, ParameterError, ReleaseError
+from dunnage.errors import DunnageError, ParameterError, ReleaseError, check_kind
 from dunnage.folders import new_folder
 from dunnage.mechanisms.counts import Feature
 from dunnage.model.certificate import Composition, JsonObject, Meaning, StatedGuarantee
@@ -361,9 +361,12 @@ def audit(
     if tolerance is not None and not 0 < tolerance < 1:
         raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
     approved = approval(approved_by)
+    allowed = ((release, Release | str | os.PathLike), (plan, Plan | FleetPlan | str | os.PathLike | None))
+    for one, kind in (*allowed, (key, Key | None)):
+        check_kind(one, kind, "audit takes a release and the data, and perhaps key= a Key and plan= a plan")
     document, key = opened(release, key, with_key=not external)
     of_devices, given = document.kind == ESTIMATES, None if external else data
-    if given is not None and of_devices != isinstance(given, Fleet):
+    if given is not None and not isinstance(given, Fleet if of_devices else Dataset):
         what = "devices, so give the Fleet that reported" if of_devices else "an owner's rows, so give those rows"
         raise ParameterError(f"the release comes from {what}. Got {type(given).__name__}.")
     if isinstance(given, Dataset) and document.kind != COUNTS:  # which have other attributes

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.errors import InputError, ParameterError, ReleaseError
+from dunnage.errors import InputError, ParameterError, ReleaseError, check_kind
 from dunnage.folders import new_folder
 from dunnage.model import documents
 from dunnage.model.documents import Number, OrEmpty
@@ -321,6 +321,10 @@ def apply(
         truck.
     """
     start = time.monotonic()
+    for given, kind in ((plan, Plan | str | os.PathLike), (data, Dataset), (release, Release), (key, Key)):
+        check_kind(
+            given, kind, "apply takes a plan, a Dataset, a Release and a Key: dn.apply(plan, data, release, key)"
+        )
     noise, unit = noise or Noise(), release.certificate.guarantee.protects
     records = matched_records(data, release, key)
     chosen = received_plan(plan, release, capacity, trucks)
