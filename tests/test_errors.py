@@ -13,9 +13,11 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.commands import run
 from tests.fuzzing import OLD, a_place, restated
+from tests.settle_help import Published
 
 import dunnage as dn
 from dunnage import ledger
@@ -254,3 +256,36 @@ def test_a_column_whose_name_is_no_text(place: Path) -> None:
     for line in ("pack partition --capacity 300kg -o out", "audit partition --external -o out", "show partition"):
         run(line).refused("partition")
     assert run("verify partition").code == 1
+
+
+def test_swapped_arguments_and_frames_are_refused_in_words() -> None:
+    """Most ended in an AttributeError; an audit with a frame left it out, and looked like one that had compared."""
+    shop = Published([10, 20, 60, 80])
+    data, release, key = shop.data, shop.release, shop.key
+    plan, frame = dn.pack(release, capacity=100, seconds=1), pa.table({"weight": [1]})
+    wrong: list[Callable[[], object]] = [
+        lambda: dn.publish(frame),
+        lambda: dn.publish(release),
+        lambda: dn.Partition(k=2).release(release, ledger=dn.Ledger(":memory:"), noise=dn.Noise()),
+        lambda: dn.pack(data, capacity=100),
+        lambda: dn.pack(release, capacity=100, seconds="5"),
+        lambda: dn.pack(release, capacity=100, quantity=["weight"]),
+        lambda: dn.pack(release, trucks="trucks.csv"),
+        lambda: dn.pack(release, trucks=dn.Truck(name="van", capacity={"weight": 100})),
+        lambda: dn.pack(release, trucks=["van"]),
+        lambda: dn.Truck(name="van", capacity=100),
+        lambda: dn.apply(data, plan, release, key),
+        lambda: dn.apply(plan, data, key, release),
+        lambda: dn.apply(plan, release, data, key),
+        lambda: dn.apply(plan, frame, release, key),
+        lambda: dn.apply(plan, data, release, None),
+        lambda: dn.audit(data, release),
+        lambda: dn.audit(release, frame),
+        lambda: dn.audit(release, key),
+        lambda: dn.audit(release, data, key="key"),
+        lambda: dn.audit(release, data, plan=release),
+        lambda: dn.verify(release),
+    ]
+    for call in wrong:
+        with pytest.raises(ParameterError):
+            call()

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any
 
 MOST_ROWS_NAMED = 20
@@ -167,3 +168,9 @@ class InternalError(DunnageError):
     """A bug in Dunnage."""
 
     exit_code = 70
+
+
+def check_kind(given: object, kind: type | UnionType, takes: str) -> None:
+    """Refuse an argument of another kind, such as swapped ones; ``takes`` says what the function takes, and whence."""
+    if not isinstance(given, kind):
+        raise ParameterError(f"{takes}. Got {type(given).__name__}.")

@@ -21,7 +21,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dunnage.arrays import IntArray
-from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem, Refusal, ReleaseError
+from dunnage.errors import (
+    InternalError,
+    OutputError,
+    ParameterError,
+    PolicyError,
+    Problem,
+    Refusal,
+    ReleaseError,
+    check_kind,
+)
 from dunnage.ledger import Ledger, Rehearsed, Statement
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Foresight, Mechanism, Progress
@@ -181,6 +190,7 @@ def publish(
         If the policy says how many trips to expect, and the counts would be noise. Public facts alone decide.
     """
     tell = progress or (lambda stage: None)
+    check_kind(data, Dataset, "publish takes a Dataset: dn.publish(dn.load(FILE, policy=POLICY))")
     mechanism = mechanism_of(data.policy)
     if sign is not None:
         from dunnage.model.certificate import load_private_key

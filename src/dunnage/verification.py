@@ -36,7 +36,7 @@ from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation, NoiseVerdict
 from dunnage.devices.task import Mechanism as DeviceMechanism
 from dunnage.devices.task import Task
-from dunnage.errors import CheckFailed, ParameterError, ReleaseError, UserError
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError, UserError, check_kind
 from dunnage.exact import decimal_text, exact, plain, shown
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
@@ -157,6 +157,7 @@ def verify(
     ReleaseError
         If there is no release in that place.
     """
+    check_kind(folder, str | os.PathLike, "verify takes the folder that publish wrote")
     path = Path(folder)
     if not path.is_dir():
         raise ReleaseError(f"{path} is not a folder, so it is not a release. Give the folder that publish wrote.")

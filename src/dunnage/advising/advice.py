@@ -370,7 +370,8 @@ def _in_order(points: Sequence[Point], measure: Callable[[Point], Measure]) -> I
 
 def _excess(point: Point, limit: Limit) -> float:
     pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
-    return sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
+    # A risk that nobody knows keeps to no limit, also where only the cost has one.
+    return point.vague + sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
 
 
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
@@ -410,7 +411,7 @@ def _recommendation_says(
         if most is not None and measure.upper > most + SAME
     ]
     good = goal.cost_of_nothing is None or point.cost.upper <= goal.cost_of_nothing / 2
-    again = words("again", options=" ".join([*raised, "--force"])) if good else ""
+    again = words("again", options=" ".join([*raised, "--force"])) if good and raised else ""
     remedy = {"help": goal.help(subject, points), "again": again}
     return words("closest", limit=request, point=words("point", **facts), more=more, **remedy)
 

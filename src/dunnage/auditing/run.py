@@ -28,7 +28,7 @@ from dunnage.auditing.classes import ClassesTruth, ClassesView, Knowledge
 from dunnage.auditing.counts import CountsTruth, CountsView
 from dunnage.auditing.findings import AtRisk, Finding, KeyFigure, Progress, by_severity, words, worst_risks, written
 from dunnage.auditing.noisy import NoisyTruth, NoisyView
-from dunnage.errors import DunnageError, ParameterError, ReleaseError
+from dunnage.errors import DunnageError, ParameterError, ReleaseError, check_kind
 from dunnage.folders import new_folder
 from dunnage.mechanisms.counts import Feature
 from dunnage.model.certificate import Composition, JsonObject, Meaning, StatedGuarantee
@@ -36,7 +36,7 @@ from dunnage.model.city import City
 from dunnage.model.documents import Listed, Model, Software, canonical, read, to_text
 from dunnage.model.house import Clearance, House
 from dunnage.notebooks import Displayed, Tabular
-from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
+from dunnage.planning.plan import FleetPlan, Plan, is_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
@@ -317,9 +317,12 @@ def audit(
     if tolerance is not None and not 0 < tolerance < 1:
         raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
     approved = approval(approved_by)
+    allowed = ((release, Release | str | os.PathLike), (plan, Plan | FleetPlan | str | os.PathLike | None))
+    for one, kind in (*allowed, (key, Key | None)):
+        check_kind(one, kind, "audit takes a release and the data, and perhaps key= a Key and plan= a plan")
     document, key = opened(release, key, with_key=not external)
     of_devices, given = document.kind == ESTIMATES, None if external else data
-    if given is not None and of_devices != isinstance(given, Fleet):
+    if given is not None and not isinstance(given, Fleet if of_devices else Dataset):
         what = "devices, so give the Fleet that reported" if of_devices else "an owner's rows, so give those rows"
         raise ParameterError(f"the release comes from {what}. Got {type(given).__name__}.")
     if isinstance(given, Dataset) and document.kind != COUNTS:  # which have other attributes
@@ -400,7 +403,7 @@ def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, 
         return None
     if not isinstance(plan, Plan | FleetPlan):
         path = Path(plan)
-        of_shuttles = path.exists() and told_fleet_plan(path)
+        of_shuttles = path.exists() and is_fleet_plan(path)
         if not of_shuttles and not path.is_dir():
             remedy = "Give the folder that pack or size wrote, or a CSV file with the columns zone,shuttles."
             raise ParameterError(f"{os.fspath(path)} is not a plan folder. {remedy}")

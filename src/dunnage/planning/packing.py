@@ -197,7 +197,7 @@ def pack(
         plan was found with a linkage of at most ``max_linkage``.
     """
     start = time.monotonic()
-    if not seconds > 0:
+    if not isinstance(seconds, int | float) or not seconds > 0:
         raise ParameterError(f"seconds must be more than 0. Got {seconds!r}.")
     purchase = Purchase.of(extra_trucks, max_linkage)
     chosen = model or Standard()

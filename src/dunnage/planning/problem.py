@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.errors import NoPlanError, ParameterError
+from dunnage.errors import NoPlanError, ParameterError, check_kind
 from dunnage.exact import Exact, exact, share, shown_number
 from dunnage.kernels.bins.certified import BinKind
 from dunnage.kernels.bins.chances import Between, ClassSizes, Members
@@ -52,6 +52,7 @@ class PackingProblem:
         spread: int | None,
         sides: Sequence[str] = (),  # of boxes; they may be public numbers
     ) -> PackingProblem:
+        check_kind(release, Release, "pack takes a Release: what dn.publish returned, or dn.Release.read(FOLDER)")
         release.check_rows("pack")
         if not len(release):
             raise NoPlanError("the release has no rows to pack. Ask the owner for a release with rows.")
@@ -250,7 +251,7 @@ def _trucks(
     units = {name: release.uncertain(name).unit for name in dict.fromkeys([*release.quantities, *sides])}
     if not units:
         raise ParameterError("the release has no quantity to pack. Ask the owner for a release with a numeric column.")
-    if quantity is not None and quantity not in units:
+    if quantity is not None and (not isinstance(quantity, str) or quantity not in units):
         raise ParameterError(f"the release has no quantity {quantity!r}. It has: {', '.join(units)}.")
     wanted = units if quantity is None else {name: units[name] for name in (quantity, *sides)}
     if trucks is None:
@@ -258,6 +259,11 @@ def _trucks(
         if not texts:
             raise ParameterError(f"no capacity is given. Give the capacity for {', '.join(wanted)}, for example 500.")
         return (Truck(name="truck", capacity=parse_capacities([str(text) for text in texts], wanted)),)
+    check_kind(
+        trucks, list | tuple, "trucks takes a list of dn.Truck, such as dn.read_trucks(FILE, release.quantities)"
+    )
+    for truck in trucks:
+        check_kind(truck, Truck, "trucks takes a list of dn.Truck, such as dn.read_trucks(FILE, release.quantities)")
     if not trucks:
         raise ParameterError("no kind of truck is given. Give at least one.")
     if len({truck.name for truck in trucks}) < len(trucks):

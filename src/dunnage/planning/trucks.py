@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 
-from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.errors import InputError, ParameterError, Problem, check_kind
 from dunnage.exact import decimal, whole
 from dunnage.tables.reader import read_listing
 
@@ -23,6 +23,11 @@ class Truck:
     capacity: Mapping[str, float]
     count: int | None = None
     cost: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_kind(
+            self.capacity, Mapping, "capacity takes a table, such as Truck(name='van', capacity={'weight': 500})"
+        )
 
 
 def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tuple[Truck, ...]:

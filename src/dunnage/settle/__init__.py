@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.errors import InputError, ParameterError, Problem, ReleaseError
+from dunnage.errors import InputError, ParameterError, Problem, ReleaseError, check_kind
 from dunnage.folders import new_folder
 from dunnage.kernels.bins.boxes import TURNS
 from dunnage.model import documents
@@ -350,6 +350,10 @@ def apply(
         truck.
     """
     start = time.monotonic()
+    for given, kind in ((plan, Plan | str | os.PathLike), (data, Dataset), (release, Release), (key, Key)):
+        check_kind(
+            given, kind, "apply takes a plan, a Dataset, a Release and a Key: dn.apply(plan, data, release, key)"
+        )
     noise, unit = noise or Noise(), release.certificate.guarantee.protects
     records = matched_records(data, release, key)
     chosen = received_plan(plan, release, capacity, trucks)

@@ -230,6 +230,7 @@ def _data(frontier: Frontier, plot: Plot) -> Svg:
                 "cost": [point.cost.value, point.cost.lower, point.cost.upper],
                 "risk": [point.risk.value, point.risk.lower, point.risk.upper],
                 "basis": point.basis,
+                "vague": point.vague,
                 "words": words,
                 "label": ", ".join(label),
                 "facts": _facts(point, frontier),

@@ -144,7 +144,7 @@
     const shown = data.ranking[kind].filter(([index]) => !hidden.has(data.points[index].mechanism));
     const usable = shown.filter(([, group]) => group === shown[0][1]).map(([index]) => data.points[index]);
     const over = (measure, most) => (most === null ? 0 : Math.max(measure[2] - most, 0));
-    const excess = (point) => over(point.cost, limit.cost) + over(point.risk, limit.risk);
+    const excess = (point) => point.vague + over(point.cost, limit.cost) + over(point.risk, limit.risk);
     const fitting = usable.find((point) => excess(point) <= 1e-9);
     if (fitting || !usable.length) return { point: fitting ?? null, meets: Boolean(fitting) };
     const first = usable.filter((point) => point.basis === usable[0].basis);
