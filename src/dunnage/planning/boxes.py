@@ -32,6 +32,7 @@ from dunnage.text import percent
 
 ALLOWED_TURNS = {"any": 63, "upright": 3, "none": 1}  # bits of TURNS
 MAX_WHOLE = 10**9
+ROUNDING = 1e-12  # of a side or a weight
 _TIMES = re.compile(r"\s*[x*]\s*")
 
 
@@ -314,35 +315,48 @@ def faults(
     """List what is wrong with boxes in their trucks, truck by truck and pair by pair; at most one fault of a row."""
     wrong: dict[int, str] = {}
     turned = np.stack([rows.sides[:, turn] for turn in TURNS], axis=1)  # rows, turns, axes
-    fits = (cells[:, None, 3:] >= turned).all(axis=2) & ((rows.turns[:, None] >> np.arange(6)) & 1 == 1)
+    fits = (cells[:, None, 3:] * (1 + ROUNDING) >= turned).all(axis=2) & (
+        (rows.turns[:, None] >> np.arange(6)) & 1 == 1
+    )
     for row in np.flatnonzero(~fits.any(axis=1)).tolist():
         wrong[row] = "its cell is smaller than its sides in any way that it may be turned"
     whole, inner, _, _ = whole_cells(cells, rooms)
     support = Fraction(rows.support).limit_denominator(10**6)
     for bin_, members in zip(np.unique(bin_of_row).tolist(), rows_by_group(bin_of_row), strict=True):
-        low, size = whole[members, :3], whole[members, 3:]
-        high = low + size
+        members = members[np.argsort(whole[members, 0], kind="stable")]
+        low, size, stop = whole[members, :3], whole[members, 3:], rows.stop[members]
+        high, ordered = low + size, int(stop.max()) > int(stop.min())
         for at in np.flatnonzero((low < 0).any(axis=1) | (high > inner[bin_]).any(axis=1)).tolist():
             wrong.setdefault(int(members[at]), "it is not inside its truck")
         on: list[IntArray] = []  # what each box rests on
+        # From front to doors: a box can touch only those that begin before its end, and not too far before it.
+        first = np.searchsorted(low[:, 0], low[:, 0] - int(size[:, 0].max()))
+        last = np.searchsorted(low[:, 0], high[:, 0])
         for at, row in enumerate(members.tolist()):
-            common = np.minimum(high[at], high) - np.maximum(low[at], low)
+            near = slice(first[at], last[at])
+            common = np.minimum(high[at], high[near]) - np.maximum(low[at], low[near])
             meets = common > 0
-            meets[at] = False
+            meets[at - first[at]] = False
             if meets.all(axis=1).any():
                 wrong.setdefault(row, "it overlaps another")
             if true:
                 continue
             stands = meets[:, 0] & meets[:, 1]
-            below = np.flatnonzero(stands & (high[:, 2] == low[at, 2]))
+            below = np.flatnonzero(stands & (high[near, 2] == low[at, 2]))
             area = int((common[below, 0] * common[below, 1]).sum())
             if low[at, 2] > 0 and area < support * int(size[at, 0] * size[at, 1]):
                 wrong.setdefault(row, "it is not supported")
-            later = rows.stop[members] < rows.stop[row]  # loaded earlier, so unloaded later
-            before = meets[:, 1] & meets[:, 2] & (low[:, 0] >= high[at, 0])
-            if (later & (before | (stands & (low[:, 2] >= high[at, 2])))).any():
-                wrong.setdefault(row, "a box that is unloaded later blocks it")
-            on.append(below)
+            on.append(below + first[at])
+            if ordered:  # what is loaded earlier is unloaded later: it must be neither above nor in front
+                above_it = stands & (low[near, 2] >= high[at, 2]) & (stop[near] < stop[at])
+                front = (
+                    (stop[last[at] :] < stop[at])
+                    & (low[last[at] :, 1] < high[at, 1])
+                    & (high[last[at] :, 1] > low[at, 1])
+                )
+                front &= (low[last[at] :, 2] < high[at, 2]) & (high[last[at] :, 2] > low[at, 2])
+                if above_it.any() or front.any():
+                    wrong.setdefault(row, "a box that is unloaded later blocks it")
         if true or not (np.isfinite(rows.bears[members]).any() or (rows.layers[members] < NO_LIMIT).any()):
             continue
         # From the top down: the layers above each box, and everything that rests on it.
@@ -351,7 +365,9 @@ def faults(
             row = int(members[at])
             if above[at] >= rows.layers[row]:
                 wrong.setdefault(row, "too many layers stand on it")
-            if resting[at] and float(rows.amounts[members[list(resting[at])], 0].sum()) > rows.bears[row] * (1 + 1e-12):
+            if resting[at] and float(rows.amounts[members[list(resting[at])], 0].sum()) > rows.bears[row] * (
+                1 + ROUNDING
+            ):
                 wrong.setdefault(row, "too much weight stands on it")
             for bearer in on[at].tolist():
                 above[bearer] = max(above[bearer], above[at] + 1)

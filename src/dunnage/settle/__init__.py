@@ -39,7 +39,7 @@ from dunnage.model import documents
 from dunnage.model.documents import Number, OrEmpty
 from dunnage.noise.source import Noise
 from dunnage.notebooks import Summarised
-from dunnage.planning.boxes import Box, BoxRows, box_rows, faults, inner_sides
+from dunnage.planning.boxes import ROUNDING, Box, BoxRows, box_rows, faults, inner_sides
 from dunnage.planning.linkage import (
     exchangeable,
     linkage_note,
@@ -481,7 +481,8 @@ def _placed(plan: Plan, box: Box, data: Dataset, records: IntArray) -> BoxesPlac
     rooms = inner_sides([plan.truck(name) for name in plan.truck_of_bin], box.sides)
     wrong = faults(true, plan.assignment, rooms, rows, true=True)
     misplaced = [Misplaced(bin=int(plan.assignment[row]), row=row, problem=words) for row, words in wrong]
-    return BoxesPlaced(larger=int((excess[np.arange(len(best)), best] > 0).sum()), misplaced=misplaced)
+    larger = int((excess[np.arange(len(best)), best] > ROUNDING * cells[:, 3:].sum(axis=1)).sum())
+    return BoxesPlaced(larger=larger, misplaced=misplaced)
 
 
 def check_key(key: Key, release: Release, data: Dataset) -> None:

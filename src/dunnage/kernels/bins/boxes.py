@@ -31,13 +31,13 @@ from dunnage.kernels.deadline import Deadline
 TURNS = np.array([(0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1), (1, 2, 0), (2, 1, 0)], dtype=np.int64)
 FILL_ORDERS = np.array(list(itertools.permutations(range(3))), dtype=np.int64)
 NO_LIMIT = 2**62
-MAX_SPACES = 3000
+MAX_SPACES, FEW_SPACES = 1500, 200
 WASTE_SHARES = (0.0, 0.3, 1.0)
 MAX_SCALES, MAX_SCALED_TYPES = 8, 400
 SPACES = np.array([(1, 0.5, 0.7), (1, 0.01, 0.1), (1, 0.1, 0.01), (0.1, 0.01, 1), (1, 1, 1), (0.5, 1, 0.7)])
 NUM_WALLS = 3  # of these begin at the front wall, which suits an order of unloading
 SHAKES = (0.0, 0.1, 0.3, 0.6)
-MAX_TYPES = 300
+MAX_TYPES, MIN_TYPES, MANY_BOXES = 300, 20, 300_000  # types considered at a step; fewer for very many boxes
 TRIES_SHARE, MAX_TRIES = 0.2, 100
 SPREAD_FACTORS = (1.0, 1.3, 1.7, 2.5)
 
@@ -350,6 +350,9 @@ def fill_truck(
                                     best_box[side], best_block[side] = box[side], block[side]
             if best_kind < 0:
                 spaces[chosen, 6] = phase + 1
+                if phase == phases - 1 and num_spaces > FEW_SPACES:  # it could only be joined to others
+                    num_spaces -= 1
+                    _copy(spaces, num_spaces, spaces, chosen)
                 continue
             layer, size = NO_LIMIT, 1
             for axis in range(3):
@@ -470,6 +473,7 @@ class _Loader:
         # Trucks of each kind. If there is only one kind, they are counted in the end.
         counts = trucks.counts if len(trucks.costs) > 1 else [None]
         self.left = [math.inf if count is None else count for count in counts]
+        self.pace = 0.0  # seconds for a box
         self.random = np.random.default_rng(1)  # of the search, not of privacy
         self.spaces = np.prod(trucks.rooms.astype(np.float64), axis=1)
 
@@ -495,8 +499,12 @@ class _Loader:
         return Style(space, worth, waste, shake, MAX_TYPES, support, int(draw.integers(2**31)))
 
     def fill(self, group: _Group, counts: IntArray, kind: int, style: Style) -> IntArray:
-        placed = np.empty((int(counts.sum()), 9), dtype=np.int64)
+        num, began = int(counts.sum()), time.monotonic()
+        placed = np.empty((num, 9), dtype=np.int64)
+        style = style._replace(max_types=max(MIN_TYPES, min(MAX_TYPES, MANY_BOXES // max(num, 1))))
         num = fill_truck(group.boxes, counts, self.rooms[kind], self.capacities[kind], style, placed)
+        # A truck cannot be left half filled, so a search needs to know how long one takes.
+        self.pace = max(0.9 * self.pace, (time.monotonic() - began) / len(placed)) if len(placed) else self.pace
         return placed[:num, :7]
 
     def value(self, group: _Group, placed: IntArray, kind: int | None = None) -> float:
@@ -590,10 +598,12 @@ class _Loader:
             return False
         types = np.concatenate([load.placed[:, 0] for load in pool])
         counts = np.bincount(types, minlength=len(group.counts)).astype(np.int64)
-        free = self.free_kinds(groups)
+        free, tries = self.free_kinds(groups), int(draw.choice([1, 2, 6, 20]))
+        if self.pace * len(types) * len(pool) > deadline.left:
+            return False
         for load in pool:
             free[load.kind] += 1
-        again = self.load(group, counts, free, int(draw.choice([1, 2, 6, 20])), deadline, self.cost(pool) + 1)
+        again = self.load(group, counts, free, tries, deadline, self.cost(pool) + 1)
         if again is None:
             return False
         cheaper = self.cost(again) < self.cost(pool)
@@ -607,7 +617,7 @@ class _Loader:
             for attempt in range(4):
                 left, loads = group.counts.copy(), list[_Load]()
                 for place, load in enumerate(group.loads):
-                    if deadline.late:
+                    if self.pace * int(left.sum()) > deadline.left:
                         return
                     rest = len(group.loads) - place
                     caps = np.minimum(left, np.ceil(left * min(1.0, factor / rest)).astype(np.int64))
