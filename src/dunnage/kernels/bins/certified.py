@@ -586,7 +586,7 @@ class ChancePacker:
         generator = np.random.default_rng(self.seed)
         for share in (None, *SPARE_SHARES):  # first the bound, then with room to spare, because bins are never all full
             sizes = low if share is None else high * (1 + share)
-            if search.done or not affordable(left := search.deadline.part(1 / 4).left):
+            if search.done or not affordable(left := search.deadline.left):
                 return
             bins, bound = spread_bins(sizes, self.demand, self.caps, rooms, price, counts, seconds=left)
             if share is None:

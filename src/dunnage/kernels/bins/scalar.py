@@ -238,7 +238,9 @@ def _glue(search: _BinSearch, problem: Sizes, worth: float) -> None:
     sizes = np.repeat(problem.sizes, problem.demand)
     target = search.bound
     spare = target * problem.capacity - int(sizes.sum())
-    groups = None if search.done else glue_items(sizes.tolist(), problem.capacity, spare, search.deadline)
+    if search.done or problem.capacity > MAX_TABLE_WIDTH:
+        return
+    groups = glue_items(sizes.tolist(), problem.capacity, spare, search.deadline.part(1 / 8))
     if search.done:
         return
     if groups is None:
