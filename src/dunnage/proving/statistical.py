@@ -269,8 +269,8 @@ _RATES = (Fraction(1, 3), Fraction(1, 64))
 _EXPONENTS = (Fraction(1, 2), Fraction(7, 3))
 _LOGISTIC = (Fraction(2), Fraction(-5, 2))
 _SCALES = (Fraction(3, 2), Fraction(5001, 2))
-_VARIANCES = (Fraction(2), Fraction(50, 3))
 """A small one, and one that is large enough for numbers to be made of digits and signs."""
+_VARIANCES = (Fraction(2), Fraction(50, 3))
 _EIGHTHS = ExactLaw(np.array([1 / 8, 3 / 8, 1 / 2]))
 
 
