@@ -100,6 +100,11 @@ def test_what_is_promised_and_charged(tmp_path):
     assert parts + Fraction(str(measures.correction.epsilon)) ** 2 / 2 == guarantee.rho
     assert ledger.statement("riders").spends[0].loss(Neighbours.ADD_REMOVE).rho == guarantee.rho
     assert 0 < float(Fraction(str(measures.loss.trip))) < 1 / 2
+    dn.publish(data, out=tmp_path / "out", ledger=tmp_path / "ledger.sqlite")
+    assert dn.verify(tmp_path / "out").problems == []
+    audit = dn.audit(dn.Release.read(tmp_path / "out"), data)
+    assert 0.5 < audit.finding("membership guess").value < 0.75
+    audit.write(tmp_path / "audit")
     refusal(ParameterError, dn.GaussianCounts, epsilon=1, delta=0)
     refusal(ParameterError, dn.GaussianCounts, epsilon=1)
     refusal(ParameterError, dn.GaussianCounts, epsilon=1, delta="1e-6", as_published=True)

@@ -414,8 +414,12 @@ def _check_proof(certificate: Certificate) -> Iterator[str]:
         return
     same_software = proof.project == PROJECT and proof.version == certificate.software.dunnage
     _check(same_software, "the proof is not that of its software")
-    estimates = certificate.kind == ESTIMATES
-    sections = Rebuilt.of(certificate).promise().notes if estimates else mechanism_of(certificate).notes()
+    if certificate.kind == ESTIMATES:
+        sections = Rebuilt.of(certificate).promise().notes
+    elif certificate.kind == COUNTS:  # a correction for dropped trips has a proof of its own
+        sections = mechanism_of(certificate).promise(_schema_of(certificate)).notes
+    else:
+        sections = mechanism_of(certificate).notes()
     notes, due = proof.sections, [f"docs/proofs/{note}" for note in sections]
     if proof.version != __version__:
         notes, due = (list(dict.fromkeys(note.partition("#")[0] for note in each)) for each in (notes, due))

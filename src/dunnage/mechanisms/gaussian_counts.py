@@ -100,10 +100,12 @@ class GaussianCounts(ConstrainedCounts):
     delta: Annotated[Fraction, PlainValidator(_delta), PLAIN]
     features: Features = ()
 
+    as_published: Literal[False] = False  # nobody has published it in floating point
+
     @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        if self.as_published or self._margins:
-            raise ParameterError(f'{self.name} has no as_published, and no budget_shares = "margins". Leave them out.')
+    def _check_shares(self) -> Self:
+        if self._margins:
+            raise ParameterError(f'{self.name} has no budget_shares = "margins". Use "cells", or a table of shares.')
         return self
 
     @property

@@ -28,6 +28,7 @@ from dunnage.model.documents import M, Model, Software, canonical
 from dunnage.model.guarantees import (
     COUNTS_PERSONS,
     Basis,
+    ConcentratedDP,
     Guarantee,
     KAnonymity,
     LocalDP,
@@ -770,4 +771,6 @@ def composition_rule(guarantee: Guarantee) -> str:
         return "does not compose: each release publishes its own borders; never adds to plain epsilon"
     if isinstance(guarantee, WithinCluster | MetricLocalDP):
         return "adds up only with releases of the same scope; never adds to plain epsilon"
+    if isinstance(guarantee, ConcentratedDP):
+        return "rho adds up over releases about the same unit and neighbours; so do their epsilons and deltas"
     return "the epsilons (and deltas) of releases about the same unit and neighbours add up"

@@ -207,6 +207,12 @@ def _laplace(scale: Fraction) -> ExactLaw:
     )
 
 
+def _gaussian(variance: Fraction) -> ExactLaw:
+    last = math.ceil(12 * math.sqrt(variance)) + 2
+    weights = np.exp(-(np.arange(-last, last + 1) ** 2) / (2 * float(variance)))
+    return ExactLaw(weights / weights.sum(), -last, True)
+
+
 def _binomial(num: int, chance: float) -> ExactLaw:
     return ExactLaw(np.array([math.comb(num, k) * chance**k * (1 - chance) ** (num - k) for k in range(num + 1)]))
 
@@ -264,6 +270,7 @@ _EXPONENTS = (Fraction(1, 2), Fraction(7, 3))
 _LOGISTIC = (Fraction(2), Fraction(-5, 2))
 _SCALES = (Fraction(3, 2), Fraction(5001, 2))
 """A small one, and one that is large enough for numbers to be made of digits and signs."""
+_VARIANCES = (Fraction(2), Fraction(50, 3))
 _EIGHTHS = ExactLaw(np.array([1 / 8, 3 / 8, 1 / 2]))
 
 
@@ -309,6 +316,7 @@ def trials() -> dict[str, Mapping[str, list[Trial]]]:
             "bernoulli_logistic": [_numbers(SOME, _coin(_logistic(x)), "bernoulli_logistic", x) for x in _LOGISTIC],
             "geometric": [_numbers(half, _geometric(scale), "geometric", scale) for scale in _SCALES],
             "discrete_laplace": [_numbers(half, _laplace(scale), "discrete_laplace", scale) for scale in _SCALES],
+            "discrete_gaussian": [_numbers(FEW, _gaussian(v), "discrete_gaussian", v) for v in _VARIANCES],
             "binomial": [_numbers(FEW, _binomial(24, 0.3), "binomial", 24, Fraction(3, 10))],
             "exponential_choice": [_numbers(half, _choice(_FEW_SCORES), "exponential_choice", _FEW_SCORES)],
             # bounds of the cumulative chances of one and of four eighths
@@ -330,6 +338,7 @@ def trials() -> dict[str, Mapping[str, list[Trial]]]:
             "bernoulli_odds": [_arrays(_coin(3 / (3 + 2 * math.exp(-x))), "bernoulli_odds", 3, 2, x, MANY)],
             "geometric": [_arrays(_geometric(scale), "geometric", scale, MANY) for scale in _SCALES],
             "discrete_laplace": [_arrays(_laplace(scale), "discrete_laplace", scale, MANY) for scale in _SCALES],
+            "discrete_gaussian": [_arrays(_gaussian(v), "discrete_gaussian", v, MANY) for v in _VARIANCES],
             "tail_counts": [
                 _arrays(_binomial(12, reached), "tail_counts", scale, 3, groups),
                 _arrays(_binomial(12, 1 - reached), "tail_counts", scale, -2, groups),

@@ -202,7 +202,7 @@ def sign_off_page(audit: Audit) -> str:
         parts = stated.guarantee.to_dict()
         name, meaning = draw.MODELS[stated.guarantee.model]
         words = meaning.format(unit=stated.guarantee.protects)
-        numbers = [f"{key} = {parts[key]}" for key in ("k", "epsilon", "delta", "beta") if parts.get(key)]
+        numbers = [f"{key} = {parts[key]}" for key in ("k", "epsilon", "delta", "rho", "beta") if parts.get(key)]
         promises.insert(0, f"{name if name.startswith('k-') else name.capitalize()}: {words} ({', '.join(numbers)}).")
     promises += [f"Claimed: {stated.claim}."] if stated.claim else []
     promise, warnings = _fitting(promises, _ROOM["promise"]), _fitting(stated.warnings, _ROOM["warnings"])

@@ -145,6 +145,7 @@ class Figure(NamedTuple):
 MODELS = {
     "k-anonymity": ("k-anonymity", "every released record looks like at least k - 1 others"),
     "dp": ("differential privacy", "the release hardly depends on any one {unit}"),
+    "concentrated-dp": ("concentrated differential privacy", "the release hardly depends on any one {unit}"),
     "sampled-dp": (
         "differential privacy by sampling",
         "because the sample is secret, the release hardly shows whether any one {unit} is in the data",
