@@ -11,6 +11,7 @@ some runs on one core, after warm-up; memory is the operating system's figure of
 from __future__ import annotations
 
 import contextlib
+import functools
 import tempfile
 import time
 from collections.abc import Callable
@@ -74,7 +75,7 @@ def releases(dataset: dn.Dataset) -> dict[str, Callable[[], Any]]:
 
 
 def run() -> list[Row]:
-    return [*_release_rows(), *_fitted_rows(), *_noise_rows(), *_sparse_rows(), *_tap_rows()]
+    return [*_release_rows(), *_fitted_rows(), *_stop_rows(), *_noise_rows(), *_sparse_rows(), *_tap_rows()]
 
 
 BIKES = {"bikes": (300, 20, 70_588, 0.6), "dense": (100, 24, 150_000, 0.5), "sparse": (200, 48, 12_000, 1.2)}
@@ -128,6 +129,7 @@ def rmse(errors: FloatArray) -> float:
     return float(np.sqrt((errors**2).mean()))
 
 
+MARGINS: dict[str, Any] = {"features": "O3", "budget_shares": "margins"}
 PRESETS: dict[str, dict[str, Any]] = {
     f"O3, {name}": {"budget_shares": name} for name in ("uniform", "cells", "margins")
 }
@@ -161,35 +163,52 @@ def fitted_errors(epsilon: object = 1, draws: int = 5) -> None:
 
 
 def _fitted_rows() -> list[Row]:
-    """Compare with private-pgm on the same three two-way margins, if it is installed, else with the best preset."""
-    size, slots, num, spread = BIKES["bikes"]
-    counts, fitted = bikes(size, slots, num, spread), FittedCounts(epsilon=1, expected_trips=num)
-    released(counts, fitted)
-    ours = taken(lambda: released(counts, fitted), 3).seconds
-    found, rows = released(counts, fitted), []
-    peers = {
-        "O3, margins": lambda: released(counts, ConstrainedCounts(epsilon=1, budget_shares="margins", features="O3"))
-    }
+    """Compare with the best preset and, if it is installed, with private-pgm (mbi) on three two-way margins."""
+    rows, peers = [], {"O3, margins": lambda counts: released(counts, ConstrainedCounts(epsilon=1, **MARGINS))}
     with contextlib.suppress(ImportError):
         import mbi  # noqa: F401
 
-        peers["private-pgm"] = lambda: private_pgm(counts)
-    for name, release in peers.items():
-        start = time.process_time()
-        theirs = release()
-        seconds = time.process_time() - start
-        label = f"fitted-counts: {num:,} trips of {size} stops in {slots} windows; peer {name}"
-        rows.append(row(label, ours, seconds))
-        for what, axes in {"stop pair": 2, "stop": (1, 2)}.items():
-            errors = [rmse((one - counts).sum(axis=axes)) for one in (found, theirs)]
-            rows.append(row(f"{label}, error per {what}", *errors, "trips"))
+        peers["private-pgm"] = private_pgm
+    for size, slots, num, spread in BIKES.values():
+        counts, fitted = bikes(size, slots, num, spread), FittedCounts(epsilon=1, expected_trips=num)
+        found = released(counts, fitted)
+        ours = taken(lambda counts=counts, fitted=fitted: released(counts, fitted), 3).seconds
+        for name, release in peers.items():
+            start = time.process_time()
+            theirs = release(counts)
+            seconds = time.process_time() - start
+            label = f"fitted-counts: {num:,} trips of {size} stops in {slots} windows; peer {name}"
+            rows.append(row(label, ours, seconds))
+            for what, axes in {"stop pair": 2, "stop": (1, 2), "stop and window": 1}.items():
+                errors = [rmse((one - counts).sum(axis=axes)) for one in (found, theirs)]
+                rows.append(row(f"{label}, error per {what}", *errors, "trips"))
     return rows
+
+
+def _stop_rows() -> list[Row]:
+    """Compare features of stops with twenty times the time of O5, on the trips of two hours."""
+    dataset, noise = read_trips(("08:00", "10:00")), Noise()
+    counted, zones = true_counts(dataset), ["origin_zone", "destination_zone", "window"]
+    features: Any = [[], ["window"], zones, ["mode", "window"]]
+    ends, seconds = [["origin"], ["destination"]], []
+    for chosen in (features, features + ends, [*features, *ends, ["origin", "destination"]]):
+        way = ConstrainedCounts(epsilon=1, features=chosen)
+        release = functools.partial(way.draw_counts, counted, way.asked(dataset), noise)
+        release()
+        seconds.append(taken(release, 3).seconds)
+    label = "constrained-counts: 67,600 cells, O5 with origins and destinations"
+    return [
+        row(f"{label}{more}; peer 20 times O5", own, 20 * seconds[0])
+        for more, own in zip(("", " and pairs"), seconds[1:], strict=True)
+    ]
 
 
 def private_pgm(counts: IntArray, iterations: int = 1_000) -> FloatArray:
     """Fit three two-way margins with a third of epsilon 1 each as private-pgm does; it samples no whole trips."""
+    import jax
     import mbi
 
+    jax.config.update("jax_enable_x64", True)
     draw, (size, _, slots) = np.random.default_rng(1), counts.shape
     domain = mbi.Domain(["o", "d", "t"], [size, size, slots])
     scale, measured = 3.0, []

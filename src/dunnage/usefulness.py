@@ -30,6 +30,7 @@ from dunnage.mechanisms.counts import (
     feature_name,
     true_counts,
 )
+from dunnage.mechanisms.fitted_counts import FittedCounts
 from dunnage.model.certificate import ExpectedError, LevelError
 from dunnage.model.domains import Windows
 from dunnage.model.policy import Policy
@@ -341,6 +342,9 @@ def _windows(trial: Trial) -> Iterator[Trial]:
 
 
 def _methods(trial: Trial) -> Iterator[Trial]:
+    if not isinstance(trial.mechanism, FittedCounts):
+        fitted = FittedCounts(epsilon=trial.mechanism.epsilon, expected_trips=trial.policy.expect.trips)
+        yield trial.changed(f'name = "{fitted.name}" in [mechanism]', mechanism=fitted)
     features = ConstrainedCounts.richest_features(trial.policy.schema.city)
     small = trial.policy.schema.universe(trial.period).num_cells <= MAX_MARGIN_CELLS
     for shares in ("cells", "margins") if small else ("cells",):

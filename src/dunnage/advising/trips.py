@@ -38,6 +38,7 @@ from dunnage.mechanisms.counts import (
     trip_cells,
     true_counts,
 )
+from dunnage.mechanisms.fitted_counts import FittedCounts
 from dunnage.model.city import City
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
@@ -197,6 +198,8 @@ def _candidates(subject: TripSubject, policy: Policy) -> Iterator[Candidate]:
         for epsilon in epsilons:
             parameters: Table = {"epsilon": epsilon, "features": features, "budget_shares": share}
             yield Candidate.of(ConstrainedCounts, f"{features} {share} epsilon={epsilon:g}", parameters)
+    for epsilon in epsilons:
+        yield Candidate.of(FittedCounts, f"epsilon={epsilon:g}", {"epsilon": epsilon})
     features = HierarchicalCounts.richest_features(policy.schema.city)
     for epsilon in () if quick else epsilons:
         parameters = {"epsilon": epsilon, "features": features}

@@ -1169,9 +1169,13 @@ class ConstrainedCounts(NamedFeatures):
     def asked(self, dataset: Dataset) -> NoisyQueries:
         num_cells = dataset.schema.universe(dataset.period).num_cells
         if num_cells > MAX_DENSE_CELLS and (self._margins or self.as_published):
+            from dunnage.mechanisms.fitted_counts import FittedCounts
+
+            level = dataset.schema.level
             raise ParameterError(
                 f'as_published and budget_shares = "margins" take at most {MAX_DENSE_CELLS:,} cells. Got '
-                f'{num_cells:,}. Use budget_shares = "cells", or longer windows.'
+                f'{num_cells:,}. Use {FittedCounts.name} with workload = ["{level} pairs", "departures by window", '
+                '"arrivals by window"], or longer windows.'
             )
         return super().asked(dataset)
 

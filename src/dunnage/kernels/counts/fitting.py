@@ -48,6 +48,7 @@ WIDE = 20.0  # scales of noise from which a law is so wide that noise is like a 
 FLOOR = 0.05  # smallest part of what is expected of a pair that is left of it by what is known of the way back
 LEAST = 1e-6  # smallest share of the mean that a fitted count may have: nothing is surely empty
 PULL = 0.3  # how much the sums by slot decide where the next trip of a pair goes, against its own share
+SLOT_PULL = 0.02  # the same for the sums of slots
 PAIR_PULL = 0.1  # the same for the sums of destinations and the next pair of an origin
 FEW = 0.1  # smallest share of trips worth keeping once uncertain ones are gone: those are the largest noise
 GAIN = 0.8  # part of what a table is expected to explain that counts when it is compared with an empty table
@@ -360,6 +361,7 @@ def spread_pairs(numbers: Any, a: Any, b: Any, g: Any, cells: Any, zones: IntArr
     pairs, slots, counts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     parts, filled = np.empty(room), 0
     owed, shares, given = np.zeros((size, num_slots)), np.empty(num_slots), np.empty(num_slots, np.int64)
+    every = np.zeros(num_slots)
     for origin in range(size):
         own = np.zeros(num_slots)
         for other in range(size):
@@ -382,6 +384,7 @@ def spread_pairs(numbers: Any, a: Any, b: Any, g: Any, cells: Any, zones: IntArr
                 best, at = -np.inf, 0
                 for slot in range(num_slots):
                     score = shares[slot] - given[slot] + PULL * (own[slot] + owed[other, slot])
+                    score += SLOT_PULL * every[slot]
                     if score > best:
                         best, at = score, slot
                 step = max(1, left // num_slots)
@@ -389,6 +392,7 @@ def spread_pairs(numbers: Any, a: Any, b: Any, g: Any, cells: Any, zones: IntArr
                 left -= step
             for slot in range(num_slots):
                 own[slot] += shares[slot] - given[slot]
+                every[slot] += shares[slot] - given[slot]
                 owed[other, slot] += shares[slot] - given[slot]
                 if given[slot] > 0:
                     pairs[filled], slots[filled], counts[filled] = origin * size + other, slot, given[slot]

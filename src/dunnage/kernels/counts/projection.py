@@ -296,17 +296,26 @@ class NewtonPlan:
         if self.arrow is not None:
             arrow = self.arrow._replace(places=_columns(self.arrow.places, used))
             return lambda counts, gradient, close: arrow_step(counts, gradient, arrow)
-        # The feature with the most groups ends a chain, and comes last. Its unknowns meet no other of their own.
-        first = int(self.firsts[-2])
-        last = int(np.argmax(self.leaves[:, 0]))
+        # The feature with the most groups ends a chain, and comes last. Its unknowns meet no other of their own, and
+        # those without active cells say nothing.
+        first, last = int(self.firsts[-2]), int(np.argmax(self.leaves[:, 0]))
         leaves, inside = np.delete(self.leaves, last, axis=0)[:, used], self.leaves[last, used] - first
-        own = np.empty(len(self.parent) - first)
+        parent, slack, above, weak = self.parent[:first], self.slack[:first], self.parent[first:], self.slack[first:]
 
         def step(counts: IntArray, gradient: FloatArray, close: float) -> FloatArray:
             kept = np.flatnonzero(counts)
-            weights, groups = counts[kept].astype(np.float64), np.ascontiguousarray(leaves[:, kept])
-            active = Active(groups, inside[kept], weights, self.parent, self.slack, own, first)
-            return np.asarray(conjugate_step(active, gradient, close))
+            weights, own = counts[kept].astype(np.float64), weak + np.bincount(inside, counts, len(weak))
+            touched, groups = np.unique(inside[kept], return_inverse=True)
+            inner, others = gradient[first:].copy(), np.ascontiguousarray(leaves[:, kept])
+            active = Active(others, groups, weights, parent, slack, above[touched], weak[touched], own[touched])
+            # What hangs above an eliminated unknown without active cells moves with it, whatever its gradient.
+            outer = gradient[:first].copy()
+            idle = np.setdiff1d(np.flatnonzero(above >= 0), touched)
+            np.add.at(outer, above[idle], inner[idle])
+            answer = conjugate_step(active, outer, inner[touched], close)
+            inner += np.bincount(inside[kept], weights * answer[others].sum(axis=0), len(weak))
+            moved = np.where(above >= 0, weak * answer[above], 0.0)
+            return np.concatenate([answer, (moved - inner) / own])
 
         return step
 
@@ -989,39 +998,39 @@ def conditions(x: Any, values: Any, starts: IntArray, members: IntArray, ratios:
 
 
 class Active(NamedTuple):
-    """The active join groups of a Newton step; the unknowns from ``first`` on do not meet, and are eliminated."""
+    """The active join groups of a Newton step; the unknowns of the last feature do not meet, and are eliminated."""
 
-    leaves: IntArray  # of the other chains, (chain, group)
-    inside: IntArray  # the eliminated unknown of each group, from 0
+    leaves: IntArray  # unknowns that stay, (chain, group)
+    inside: IntArray  # the eliminated unknown of each group, numbered from 0
     counts: FloatArray
-    parent: IntArray
+    parent: IntArray  # of the unknowns that stay
     slack: FloatArray
-    own: FloatArray  # diagonal of the eliminated unknowns
-    first: int
+    above: IntArray  # the unknown above each eliminated one, else -1
+    weak: FloatArray  # slack of each eliminated one
+    own: FloatArray  # and its diagonal
 
 
 @kernel
 def schur_product(active: Active, vector: FloatArray, product: FloatArray) -> None:
     """Multiply the Schur complement of the eliminated unknowns with a vector."""
-    leaves, inside, counts, parent, slack, own, first = active
+    leaves, inside, counts, parent, slack, above, weak, own = active
     gone, sums = np.zeros(len(own)), np.zeros(len(counts))
     for group in range(len(counts)):
         for chain in range(len(leaves)):
             sums[group] += vector[leaves[chain, group]]
         gone[inside[group]] += counts[group] * sums[group]
-    for place in range(first):
+    for place in range(len(parent)):
         product[place] = slack[place] * vector[place]
-    for place in range(first):
+    for place in range(len(parent)):
         if parent[place] >= 0:
             product[parent[place]] += slack[place] * (vector[parent[place]] - vector[place])
             product[place] -= slack[place] * vector[parent[place]]
     for place in range(len(own)):
-        above, part = parent[first + place], slack[first + place]
-        if above >= 0:
-            gone[place] -= part * vector[above]
+        if above[place] >= 0:
+            gone[place] -= weak[place] * vector[above[place]]
         gone[place] /= own[place]
-        if above >= 0:
-            product[above] += part * (vector[above] + gone[place])
+        if above[place] >= 0:
+            product[above[place]] += weak[place] * (vector[above[place]] + gone[place])
     for group in range(len(counts)):
         share = counts[group] * (sums[group] - gone[inside[group]])
         for chain in range(len(leaves)):
@@ -1029,44 +1038,37 @@ def schur_product(active: Active, vector: FloatArray, product: FloatArray) -> No
 
 
 @kernel
-def conjugate_step(active: Active, gradient: FloatArray, close: float) -> Any:
-    """Return a Newton step by conjugate gradients on the unknowns that are not eliminated."""
-    leaves, inside, counts, parent, slack, own, first = active
-    own[:] = slack[first:]
+def conjugate_step(active: Active, gradient: FloatArray, inner: FloatArray, close: float) -> Any:
+    """Return a Newton step of the unknowns that stay, by conjugate gradients; ``inner`` is the gradient of others."""
+    leaves, inside, counts, parent, slack, above, weak, own = active
+    own[:] = weak
     for group in range(len(counts)):
         own[inside[group]] += counts[group]
-    gone, residual, diagonal = gradient[first:] / own, -gradient[:first], slack[:first].copy()
+    residual, diagonal = -gradient, slack.copy()
     for group in range(len(counts)):
         rest = counts[group] * (1.0 - counts[group] / own[inside[group]])
         for chain in range(len(leaves)):
-            residual[leaves[chain, group]] += counts[group] * gone[inside[group]]
+            residual[leaves[chain, group]] += counts[group] * inner[inside[group]] / own[inside[group]]
             diagonal[leaves[chain, group]] += rest
     for place in range(len(parent)):
         if parent[place] >= 0:
             diagonal[parent[place]] += slack[place]
-            if place >= first:
-                residual[parent[place]] -= slack[place] * gone[place - first]
-    answer, product = np.zeros(len(gradient)), np.empty(first)
-    near = residual / diagonal
+    for place in range(len(own)):
+        if above[place] >= 0:
+            residual[above[place]] -= weak[place] * inner[place] / own[place]
+            diagonal[above[place]] += weak[place] * (1.0 - weak[place] / own[place])
+    answer, product, near = np.zeros(len(parent)), np.empty(len(parent)), residual / diagonal
     direction, size, rounds = near.copy(), (residual * near).sum(), 0
     goal = close * close * size
     while size > goal and rounds < MAX_CONJUGATE:
         schur_product(active, direction, product)
         share, before, size = size / (direction * product).sum(), size, 0.0
-        for place in range(first):
+        for place in range(len(parent)):
             answer[place] += share * direction[place]
             residual[place] -= share * product[place]
             near[place] = residual[place] / diagonal[place]
             size += residual[place] * near[place]
-        for place in range(first):
+        for place in range(len(parent)):
             direction[place] = near[place] + size / before * direction[place]
         rounds += 1
-    answer[first:] = -gradient[first:]
-    for group in range(len(counts)):
-        for chain in range(len(leaves)):
-            answer[first + inside[group]] -= counts[group] * answer[leaves[chain, group]]
-    for place in range(first, len(parent)):
-        if parent[place] >= 0:
-            answer[place] += slack[place] * answer[parent[place]]
-        answer[place] /= own[place - first]
     return answer
