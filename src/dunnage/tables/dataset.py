@@ -798,9 +798,7 @@ def drafted(data: str | os.PathLike[str], *, story: str | None = None) -> Drafte
     columns, whole = _surveyed(data), Path(data)
     told = story or likely_story(columns.kinds)
     if reader.data_files(whole)[0] != whole and told != "devices":
-        what = (
-            "is a folder, and only readings of devices may lie in several files. Name a file, or --story devices."
-        )
+        what = "is a folder, and only readings of devices may lie in several files. Name a file, or --story devices."
         raise InputError(str(whole), [what])
     name = whole.name.split(".")[0]
     text = draft_policy(name, columns.kinds, options=columns.options, story=story, seen=columns.seen)
