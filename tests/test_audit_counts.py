@@ -381,7 +381,8 @@ def test_trips_that_were_dropped_leave_this_release_aside():
     for given in (key, None):
         found = dn.audit(release, data, key=given)
         assert not any("on this release" in item.name for item in found.findings)
-        assert len(found.notes) == (1 if given else 2)
+        notes = [note for note in found.notes if "an empty table" not in note]  # these counts may be useless too
+        assert len(notes) == (1 if given else 2)
     release, data, key = published(NOISY, bound=120)
     assert key.facts["trips_dropped"] == 0
     assert "suspicion on this release" in {item.name for item in dn.audit(release, data, key=key).findings}

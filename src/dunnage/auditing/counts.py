@@ -53,7 +53,7 @@ from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.release.kinds import CELLS
 from dunnage.tables.dataset import Dataset
-from dunnage.text import number_text, percent
+from dunnage.text import large_percent, number_text, percent
 from dunnage.verification import check_release, mechanism_of
 
 RIDER_TRIPS = 10  # Trips of the attacked rider where only single trips are protected
@@ -571,7 +571,9 @@ def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], 
         facts = {"name": feature.name, "off": _trips(errors.rmse), "noise_note": noise_note}
         figures.append(figure("RMSE of sums ({name})", errors.rmse, without.rmse, None, more, **facts))
     attacks, notes = _on_this_release(truth)
-    return figures + attacks, [*([words("no key for counts")] if truth.key is None else []), *notes]
+    wrong = int(np.abs(differences).sum())
+    useless = [words("counts worse than none", share=large_percent(wrong / true))] if wrong >= true > 0 else []
+    return figures + attacks, [*useless, *([words("no key for counts")] if truth.key is None else []), *notes]
 
 
 def flows(truth: CountsTruth) -> dict[str, dict[str, object]]:

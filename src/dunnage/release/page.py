@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from dunnage.model.certificate import Certificate, Total
+from dunnage.model.certificate import Certificate, ExpectedError, Total
 from dunnage.release.kinds import fill, text_of
+from dunnage.release.kinds.counts import NOISE_WORDS, expected_rows
 
 BASIS_WORDS = {
     "proved": "The guarantee follows from the code, under the assumptions named below.",
@@ -49,8 +50,11 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
     }
     columns = [(item.name, item.role, item.kind or item.domain_kind, item.unit) for item in certificate.attributes]
     style = text_of("certificate.css")
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("Column", "Role", "Kind", "Unit"))
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in columns)
+    expected, useful = getattr(certificate.measures, "expected", None), ""
+    if isinstance(expected, ExpectedError):
+        about, *rows = expected_rows(expected)
+        noise = f'<p class="basis void"><strong>{escape(NOISE_WORDS)}</strong></p>\n' if expected.is_noise else ""
+        useful = f"<h2>How far off the counts are</h2>\n{noise}<p>{escape(about[0])}</p>\n{_table(*rows)}"
     return fill(
         "certificate.html",
         style=style,
@@ -63,9 +67,16 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
         claims=_named(claims) + _bullets(certificate.warnings or []),
         assumptions=_named(sorted(certificate.assumptions.items())) or "<p>Nothing beyond what is promised.</p>",
         clear=_bullets(certificate.in_clear) or "<p>Nothing.</p>",
-        columns=f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody>\n</table>\n",
+        columns=_table(("Column", "Role", "Kind", "Unit"), *columns),
+        useful=useful,
         made=_named(made.items()),
     )
+
+
+def _table(head: Sequence[str], *rows: Sequence[str]) -> str:
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
+    return f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody>\n</table>\n"
 
 
 def _terms(stated: dict[str, Any]) -> str:

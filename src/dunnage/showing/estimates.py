@@ -8,6 +8,7 @@ reports cannot tell it from an empty one.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -227,5 +228,9 @@ def _map_picture(purpose: str, rows: Sequence[Row], cells: _Cells) -> draw.Pictu
     else:
         caption += f" Drawn in blocks of {block} by {block} cells, without hatching; the GeoJSON file has every cell."
     cells_of = (shares / most).tolist()
-    svg = draw.heat_map(cells_of, tip=tip, text=hatched, heads=heads, height=height, room=24.0, label=caption)
+    wide = (east - west) * math.cos(math.radians((south + north) / 2)) > 1.5 * (north - south)
+    kind = "flat" if wide else "flat upright"  # wide screens would stretch a box that is not wide
+    svg = draw.heat_map(
+        cells_of, tip=tip, text=hatched, heads=heads, height=height, room=24.0, label=caption, kind=kind
+    )
     return draw.Picture(title=f"Map of {purpose}", svg=svg, caption=caption, legend=legend)

@@ -428,6 +428,7 @@ def heat_map(
     height: float,  # of a row
     gap: float = 0.0,  # between cells: pixels, and tenths of a per cent
     room: float = 0.0,
+    kind: str = "flat",
 ) -> Svg:
     """Draw a table of cells, darker for larger shares; a share above 0 has at least the opacity :data:`FAINTEST`."""
     wide, parts = (100 - left) / max(map(len, shares)), list(heads)
@@ -441,7 +442,7 @@ def heat_map(
             parts.append(tag("rect", title, class_=style, fill_opacity=opacity, **across, **place))
             middle: dict[str, float | str] = {"x": f"{x + wide / 2:.2f}%", "text_anchor": "middle"}
             parts += text(row, column, {"y": y + height / 2 + 4, **middle})
-    return chart(top + height * len(shares) + room, parts, label=label, kind="flat")
+    return chart(top + height * len(shares) + room, parts, label=label, kind=kind)
 
 
 # A schematic map of a network: positions of its vertices, with sets of vertices marked on it.

@@ -26,6 +26,7 @@ from dunnage.text import large_percent, rounded_percent, several
 if TYPE_CHECKING:
     from dunnage.release import Release
 
+NOISE_WORDS = "These counts are noise. Read only the sums that the table does not call noise."
 EXPECTED_NOT_CHECKED = ("the predicted errors, which follow from trips that were generated",)
 NOT_CHECKED = (
     "that the counts were made from the owner's true trips, and all of them",
@@ -316,17 +317,23 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool
 {after}"""
 
 
-def expected_lines(expected: ExpectedError) -> list[str]:
-    rows = [("level", "trips of each", "off by", "errors in all", "verdict")]
+def expected_rows(expected: ExpectedError) -> list[tuple[str, ...]]:
+    """Write what is predicted: what it is about, the names of columns, and a row for each level."""
+    about = (
+        f"Predicted from public facts, for {several(expected.trips, 'trip')}{_hours(expected)}. The errors of an empty "
+        "table are 100 % of all trips at every level."
+    )
+    rows: list[tuple[str, ...]] = [(about,), ("level", "trips of each", "off by", "errors in all", "verdict")]
     for item in expected.levels:
         verdict = item.verdict.upper() if item.is_noise else item.verdict
         rows.append((item.level, amount(item.trips), f"±{amount(item.off)}", large_percent(item.error), verdict))
+    return rows
+
+
+def expected_lines(expected: ExpectedError) -> list[str]:
+    (about,), *rows = expected_rows(expected)
     width = max(len(row[0]) for row in rows)
-    return [
-        f"Predicted from public facts, for {several(expected.trips, 'trip')}{_hours(expected)}. The errors of an empty "
-        "table are 100 % of all trips at every level.",
-        *(f"  {row[0]:<{width}}  {row[1]:>13}  {row[2]:>8}  {row[3]:>13}  {row[4]}" for row in rows),
-    ]
+    return [about, *(f"  {row[0]:<{width}}  {row[1]:>13}  {row[2]:>8}  {row[3]:>13}  {row[4]}" for row in rows)]
 
 
 def _hours(expected: ExpectedError) -> str:
