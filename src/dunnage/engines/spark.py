@@ -8,6 +8,7 @@ driver merges them. Nothing random happens in a task: noise is sampled at the dr
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def _session() -> Any:
         from pyspark.sql import SparkSession
     except ImportError:
         raise ParameterError("the engine spark needs PySpark. Install it: pip install 'dunnage[spark]'.") from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of workers on this machine; a cluster sets its own
     return SparkSession.builder.getOrCreate()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -83,6 +83,7 @@ class TripFold:
     source: str  # in errors
     listed: tuple[str, ...]  # columns of lists for the owner
     columns: tuple[str, ...]
+    problems: tuple[Problem, ...]  # with the columns
 
     @classmethod
     def of(cls, policy: Policy, period: str | None, rows: Rows) -> TripFold:
@@ -91,10 +92,11 @@ class TripFold:
         needed |= {rule.column} if rule is not None and rule.column is not None else set()
         once = tuple(name for name in every if name in needed and every.count(name) == 1)
         listed = tuple(name for name in policy.listed_columns if name in once)
-        return cls(policy, period, rows.source, listed, (*once, ROW))
+        return cls(policy, period, rows.source, listed, (*once, ROW), tuple(column_problems(every, policy.schema)))
 
     def start(self) -> TripState:
-        return TripState(sums=CellSums(self.policy.schema.universe(self.period).num_cells))
+        sums = CellSums(self.policy.schema.universe(self.period).num_cells)
+        return TripState(sums=sums, faults={(-2, place): problem for place, problem in enumerate(self.problems)})
 
     def add(self, state: TripState, batch: pa.RecordBatch) -> None:
         table = pa.Table.from_batches([batch])
@@ -184,7 +186,8 @@ class FoldedTrips(Dataset):
 
     def __init__(self, fold: TripFold, state: TripState) -> None:
         rows, none = np.zeros(0, dtype=np.int64), pa.table({})
-        cells = pa.concat_tables(state.cells) if state.cells else pa.table({ROW: rows})
+        nothing = pa.table({**{name: pa.array([], pa.string()) for name in fold.listed}, ROW: rows})
+        cells = pa.concat_tables(state.cells or [nothing])
         cells = cells.take(pc.sort_indices(cells.column(ROW)))
         super().__init__(
             table=none,
@@ -236,8 +239,6 @@ def count_rows(opened: Callable[[], Rows], policy: Policy, period: str | None) -
     rows = opened()
     fold = TripFold.of(policy, period, rows)
     state = rows.fold(fold)
-    faults = [problem for _, problem in sorted(state.faults.items())]
-    problems: Sequence[Problem] = [*rows.problems, *column_problems(list(rows.schema.names), schema), *faults]
-    if problems:
+    if problems := [*rows.problems, *(problem for _, problem in sorted(state.faults.items()))]:
         raise InputError(rows.source, problems)
     return FoldedTrips(fold, state)

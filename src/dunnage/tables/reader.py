@@ -268,8 +268,12 @@ def _without(table: pa.Table, bad_rows: list[int], width: int, remedy: str) -> S
     if not bad_rows:
         return Source(table)
     everything = np.arange(table.num_rows + len(bad_rows), dtype=np.int64)
-    problem = Problem.in_rows(f"has more or fewer cells than the header's {width}", bad_rows, remedy=remedy)
-    return Source(table, np.delete(everything, np.asarray(bad_rows) - FIRST_ROW), (problem,))
+    rows = np.delete(everything, np.asarray(bad_rows) - FIRST_ROW)
+    return Source(table, rows, (_other_length(bad_rows, width, remedy),))
+
+
+def _other_length(bad_rows: list[int], width: int, remedy: str) -> Problem:
+    return Problem.in_rows(f"has more or fewer cells than the header's {width}", bad_rows, remedy=remedy)
 
 
 def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, list[int]]:
@@ -688,7 +692,7 @@ class RowStream:
                 first = int(positions[-1]) + 1 if len(positions) else first
                 yield batch.slice(skip).select(columns), positions[skip:] - 1
         if bad_rows:
-            self.problems += _without(pa.table({}), bad_rows, len(names), "Fix or quote the cells.").problems
+            self.problems.append(_other_length(bad_rows, len(names), "Fix or quote the cells."))
 
 
 def parquet_batches(
