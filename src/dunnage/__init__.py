@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dunnage.devices.places import LocalLocation
     from dunnage.devices.report import Report
     from dunnage.devices.task import Task
+    from dunnage.engines import load
     from dunnage.errors import (
         BudgetError,
         CheckFailed,
@@ -72,14 +73,15 @@ if TYPE_CHECKING:
     from dunnage.release import Release, Uncertain
     from dunnage.settle import Settlement, apply
     from dunnage.settle.fleets import FleetSettlement, apply_fleet
-    from dunnage.tables.dataset import Dataset, draft, load
+    from dunnage.tables.dataset import Dataset, draft
     from dunnage.tables.gtfs import load_city
     from dunnage.verification import Verification, verify
 
 # What a name is for -> the module that defines it -> names, in the order of the reference.
 PUBLIC: dict[str, dict[str, tuple[str, ...]]] = {
     "Draft, load, advise": {
-        "tables.dataset": ("draft", "load"),
+        "tables.dataset": ("draft",),
+        "engines": ("load",),
         "advising.advice": ("advise",),
         "advising.frontier": ("Frontier",),
     },

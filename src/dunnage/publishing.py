@@ -364,7 +364,7 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
     for attribute in (*data.schema.public, *data.schema.sensitive, *data.schema.quasi_identifiers):
         if attribute.kind not in (None, Category.kind):
             continue
-        times = data.column(attribute.name).value_counts().field("counts").to_numpy()
+        times = data.label_times(attribute.name)
         if may_be_persons(times):
             yield (
                 f"{attribute.name!r} has {len(times):,} values, and most occur more than once. If it identifies "
@@ -433,7 +433,7 @@ def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
     if data.schema.person is not None or data.schema.together is not None:
         return
     for attribute in data.schema.identifiers:
-        times = data.column(attribute.name).value_counts().field("counts").to_numpy()
+        times = data.label_times(attribute.name)
         if (again := int((times > 1).sum())) == 0:
             continue
         person = "[contribution] person"

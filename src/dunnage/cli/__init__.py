@@ -179,6 +179,9 @@ def publish(
     allow_noise: Annotated[
         bool, Option("--allow-noise", help="Also publish counts that are hardly better than an empty table.")
     ] = False,
+    engine: Annotated[
+        OptText, Option(help="Where rows are counted: memory | files | spark. The last two take any number of trips.")
+    ] = None,
     seed: Annotated[OptInt, Option(min=0, help="Random seed, for tests only: it voids the certificate.")] = None,
     house: shared.HouseOption = None,
     exception: shared.ExceptionOption = None,
@@ -214,14 +217,14 @@ def publish(
 
         with progress() as tell:
             tell("reading and checking the data")
-            dataset = dn.load(data, rules, period=period)
+            dataset = dn.load(data, rules, period=period, engine=engine)
             run = dn.rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force, progress=tell)
             clearance = clear(dataset, ledger=ledger, house=limits, exception=exception, noise=noise)
         print_cleared(run.to_dict(), dry_run_text(run), as_json, clearance)
         return
     with progress() as tell:
         tell("reading and checking the data")
-        dataset = dn.load(data, rules, period=period)
+        dataset = dn.load(data, rules, period=period, engine=engine)
         warnings = list[str]()
 
         def warn(warning: str) -> None:  # before any budget is spent

@@ -10,6 +10,7 @@ features together only say which join group a cell is in. The proofs are in ``do
 from __future__ import annotations
 
 import abc
+import hmac
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -121,12 +122,20 @@ class Counted(Private):
     def num_trips(self) -> int:
         return int(self.counts.sum())
 
+    def keyed_digest(self, key: bytes) -> str:
+        """Return a digest of the counts that only the owner of the key can compute."""
+        return hmac.digest(key, b"counts\0" + self.cells.tobytes() + self.counts.tobytes(), "sha256").hex()
+
 
 def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level | None = None) -> Counted:
     universe, trip = dataset.schema.universe(dataset.period, level=level), dataset.schema.trip
-    cells, weights = trip_cells(dataset, universe), None
-    if trip is not None and trip.count is not None:  # a row stands for several trips
-        weights = dataset.numbers(trip.count)  # the dataset has checked that they are whole
+    weights: NDArray[Any] | None = None
+    if dataset.folded is not None and level in (None, dataset.schema.level):  # they were counted where they live
+        cells, weights = dataset.folded
+    else:
+        cells = trip_cells(dataset, universe)
+        if trip is not None and trip.count is not None:  # a row stands for several trips
+            weights = dataset.numbers(trip.count)  # the dataset has checked that they are whole
     if rows is not None:
         cells, weights = cells[rows], None if weights is None else weights[rows]
     if universe.num_cells <= max(MAX_DENSE_CELLS, 2 * len(cells)):  # a table of all cells is the fastest way to count

@@ -156,6 +156,8 @@ class Dataset:
         the policy keeps rows that are not released for the next time.
     """
 
+    folded: tuple[IntArray, IntArray] | None = None  # cells of trips that were counted elsewhere, and their counts
+
     def __init__(
         self,
         *,
@@ -196,60 +198,14 @@ class Dataset:
     ) -> Dataset:
         """Check a table against a policy and keep what the policy allows; one :class:`InputError` has all problems."""
         # Rows that `together` cannot merge are reported once every row is in order.
-        schema, left_out = policy.schema, LeftOut()
-        if policy.period is not None:
-            policy.period.check(period)
-        elif period is not None:
-            raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
-        faults = [*problems, *_column_problems(table.column_names, schema)]
-        # Rows get their numbers here and nowhere else: errors, keys, lists and audits repeat them.
+        check_period(policy, period)
+        # Rows get their numbers here and in :mod:`dunnage.engines`: errors, keys, lists and audits repeat them.
         numbers = reader.FIRST_ROW + (np.arange(table.num_rows, dtype=np.int64) if rows is None else rows)
-        chosen, more = _rows_of_period(table, numbers, policy, period, left_out)
-        faults += more
-        rows, columns, times = numbers[chosen], dict[str, pa.Array](), Counter(table.column_names)
-        keep = np.ones(len(rows), dtype=bool)
-        for attribute in policy.schema:
-            if attribute.role is Role.DROP or times[attribute.name] != 1:
-                continue
-            column, where = table.column(attribute.name), _named(attribute.name)
-            try:
-                values = decoded(column.combine_chunks())
-                values = values if chosen.all() else values.filter(pa.array(chosen))
-                part = attribute
-                if attribute.merged == "sum":  # a row may be anything from nothing to the whole
-                    nothing, whole = Fraction(0), attribute.numeric
-                    domain = Numeric(lower=min(whole.lower, nothing), upper=max(whole.upper, nothing))
-                    part = replace(attribute, domain=domain)
-                checked = _normalise(values, part, policy, period)
-            except pa.ArrowException:  # its text may quote cells, so do not repeat it
-                faults.append(_type_problem(column.type, where))
-                if attribute.kind == Windows.kind and source.lower().endswith(reader.EXCEL_ENDINGS):
-                    remedy = "Give the cells a date or time format in the workbook, or use text."
-                    faults[-1] = replace(faults[-1], remedy=remedy)
-                continue
-            columns[attribute.name] = checked.values
-            missing = "has no value"
-            if policy.schema.contribution is not None and policy.schema.contribution.person == attribute.name:
-                missing += ", so the rider of these trips is unknown and cannot be protected,"
-            of_column = [(attribute.unreadable, UNREADABLE, fault) for fault in checked.unreadable]
-            remedy = 'Fill it in, or set missing = "leave-out".'
-            of_column.append((attribute.missing, NO_VALUE, _Fault(checked.missing, missing, remedy)))
-            of_column += [(attribute.outside, OUTSIDE, fault) for fault in checked.outside]
-            for rule, reason, (mask, what, remedy) in of_column:
-                if rule == "leave-out":
-                    left_out.add(rows[mask], reason, attribute.name)
-                    keep &= ~mask
-                elif rule == "refuse" and mask.any():
-                    faults.append(Problem.in_rows(what, rows[mask], where=where, remedy=remedy))
-        for name in policy.loading.columns:
-            if table.column_names.count(name) == 1:
-                try:
-                    decoded(table.column(name).combine_chunks()).slice(0, 1).cast(pa.string())
-                except pa.ArrowException:  # no list can show it
-                    faults.append(_type_problem(table.column(name).type, _named(name)))
-        if faults:
+        checked = check_rows(table, policy, period, source=source, numbers=numbers)
+        if faults := [*problems, *column_problems(table.column_names, policy.schema), *checked.faults.values()]:
             raise InputError(source, faults)
-        records, parts = _records(pa.table(columns), rows, keep, schema, source, left_out)
+        columns, left_out = pa.table(checked.columns), checked.left_out
+        records, parts = _records(columns, checked.rows, checked.keep, policy.schema, source, left_out)
         cells = table if policy.mechanism.get("left_out") == "pool" else table.select(policy.listed_columns)
         return cls(
             table=records,
@@ -293,6 +249,11 @@ class Dataset:
             return product(map(self.numbers, parts))
         values: FloatArray = self.column(name).to_numpy(zero_copy_only=False)
         return values
+
+    def label_times(self, name: str) -> IntArray:
+        """Return how often each label of a column occurs, in any order."""
+        times: IntArray = self.column(name).value_counts().field("counts").to_numpy()
+        return times
 
     @cached_property
     def persons(self) -> IntArray | None:
@@ -338,6 +299,73 @@ class Dataset:
             for piece in _content(self.parts.column(name)):
                 state.update(piece)
         return state.hexdigest()
+
+
+def check_period(policy: Policy, period: str | None) -> None:
+    if policy.period is not None:
+        policy.period.check(period)
+    elif period is not None:
+        raise ParameterError(f"period {shown(period)} has no meaning without [period] in the policy. Leave it out.")
+
+
+class RowCheck(NamedTuple):
+    """Rows of a table, normalised, and everything that is wrong with them."""
+
+    columns: dict[str, pa.Array]  # of the rows of the period
+    rows: IntArray  # the number of each in the source
+    keep: BoolArray  # which of them the policy does not leave out
+    left_out: LeftOut
+    faults: dict[tuple[int, int], Problem]  # by their place among all messages, in this order
+
+
+def check_rows(table: pa.Table, policy: Policy, period: str | None, *, source: str, numbers: IntArray) -> RowCheck:
+    """Check and normalise each row on its own, so that parts of a table can be checked one after the other."""
+    left_out = LeftOut()
+    chosen, problems = _rows_of_period(table, numbers, policy, period, left_out)
+    faults = {(-1, place): problem for place, problem in enumerate(problems)}
+    rows, columns, times = numbers[chosen], dict[str, pa.Array](), Counter(table.column_names)
+    keep = np.ones(len(rows), dtype=bool)
+    for place, attribute in enumerate(policy.schema):
+        if attribute.role is Role.DROP or times[attribute.name] != 1:
+            continue
+        column, where = table.column(attribute.name), _named(attribute.name)
+        try:
+            values = decoded(column.combine_chunks())
+            values = values if chosen.all() else values.filter(pa.array(chosen))
+            part = attribute
+            if attribute.merged == "sum":  # a row may be anything from nothing to the whole
+                nothing, whole = Fraction(0), attribute.numeric
+                domain = Numeric(lower=min(whole.lower, nothing), upper=max(whole.upper, nothing))
+                part = replace(attribute, domain=domain)
+            checked = _normalise(values, part, policy, period)
+        except pa.ArrowException:  # its text may quote cells, so do not repeat it
+            fault = _type_problem(column.type, where)
+            if attribute.kind == Windows.kind and source.lower().endswith(reader.EXCEL_ENDINGS):
+                remedy = "Give the cells a date or time format in the workbook, or use text."
+                fault = replace(fault, remedy=remedy)
+            faults[place, -1] = fault
+            continue
+        columns[attribute.name] = checked.values
+        missing = "has no value"
+        if policy.schema.contribution is not None and policy.schema.contribution.person == attribute.name:
+            missing += ", so the rider of these trips is unknown and cannot be protected,"
+        of_column = [(attribute.unreadable, UNREADABLE, fault) for fault in checked.unreadable]
+        remedy = 'Fill it in, or set missing = "leave-out".'
+        of_column.append((attribute.missing, NO_VALUE, _Fault(checked.missing, missing, remedy)))
+        of_column += [(attribute.outside, OUTSIDE, fault) for fault in checked.outside]
+        for number, (rule, reason, (mask, what, remedy)) in enumerate(of_column):
+            if rule == "leave-out":
+                left_out.add(rows[mask], reason, attribute.name)
+                keep &= ~mask
+            elif rule == "refuse" and mask.any():
+                faults[place, number] = Problem.in_rows(what, rows[mask], where=where, remedy=remedy)
+    for place, name in enumerate(policy.loading.columns, len(policy.schema.attributes)):
+        if times[name] == 1:
+            try:
+                decoded(table.column(name).combine_chunks()).slice(0, 1).cast(pa.string())
+            except pa.ArrowException:  # no list can show it
+                faults[place, -1] = _type_problem(table.column(name).type, _named(name))
+    return RowCheck(columns, rows, keep, left_out, faults)
 
 
 _BOUNDS = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -455,7 +483,7 @@ def _content(column: pa.Array) -> Iterator[Any]:
         yield memoryview(content)[ends[0] : ends[-1]]
 
 
-def _column_problems(names: list[str], schema: Schema) -> list[Problem]:
+def column_problems(names: list[str], schema: Schema) -> list[Problem]:
     times, declared = Counter(names), {a.name for a in schema}
     absent = [a.name for a in schema if a.name not in times]
     what = "is declared in the policy, but is not in the data"
@@ -696,28 +724,7 @@ _WITH_OFFSET = re.compile(r".*\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)")
 
 
 def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | None = None) -> Dataset:
-    """Load private rows under a policy.
-
-    Parameters
-    ----------
-    data
-        Path of a CSV or Parquet file, a folder of Parquet files or an Excel workbook, or a frame with the Arrow C
-        stream (polars, pandas, DuckDB, pyarrow ...). A ``.tsv`` file is CSV with tabs.
-    policy
-        A policy or the path of one.
-    period
-        The period to use, if the policy has ``[period]``.
-
-    Returns
-    -------
-    Dataset
-        The checked rows.
-
-    Raises
-    ------
-    InputError, PolicyError
-        With all problems of the file.
-    """
+    """Load rows into memory: :func:`dunnage.load` without an engine."""
     rules = policy if isinstance(policy, Policy) else Policy.read(policy)
     if isinstance(data, str | os.PathLike):
         table, rows, problems = reader.read_table(Path(data), rules.read_options, [item.name for item in rules.schema])

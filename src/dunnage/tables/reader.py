@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from xml.parsers import expat
 
 import numpy as np
@@ -52,6 +52,7 @@ _RELEASE_SECONDS = 1.0  # longest wait for Arrow's threads after an error in a r
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 _GUESSED_DELIMITERS = ",;\t|"
 _OVERSIZED = "is damaged, or unpacks to far more than files of its size usually do"
+_BYTE_ORDERS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # that of UTF-32-LE begins as UTF-16's
 _SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"PK\x03\x04": "a zip archive or workbook"}
 
 
@@ -132,88 +133,132 @@ def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = (), lim
 
     if not path.is_dir() and not is_named(path, PARQUET_ENDINGS):
         content, delimiter = csv_content(path, options.encoding), options.delimiter_in(path)
-        # Quotes that are not closed or not at the ends of a cell: Arrow would read the rest of the file as one cell.
-        num_rows = 0
-        try:
-            for _ in csv_rows(content, delimiter, strict=True) if b'"' in content else ():
-                num_rows += 1
-        except csv.Error:
-            problem = Problem(
-                "has a quote that is not closed, text after a closing quote, or a cell of more than 100,000 characters",
-                where="" if num_rows else "header",
-                rows=(num_rows,) if num_rows else (),
-                remedy='Fix the quotes; write a quote inside a quoted cell as "".',
-            )
-            raise InputError(str(path), [problem]) from None
-        try:
-            _, names = next(csv_rows(content, delimiter, strict=True))
+        with _refusing_csv(path):
+            names = _csv_names(path, lambda: io.BytesIO(content), delimiter, quoted=b'"' in content)
             table, bad_rows = _parse_csv(content, names, delimiter)
-        except (pa.ArrowException, csv.Error, StopIteration):
-            remedy = f"Check quotes, [read] delimiter, and that no row is larger than {_BLOCK_BYTES >> 20} MiB."
-            raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
         return _without(table, bad_rows, len(names), "Fix or quote the cells.")
     tables: list[pa.Table] = []
     for part in parquet_files(path):
-        try:
-            with part.open("rb") as stream:
-                table = Parquet.open(stream, limit or max_decoded(part.stat().st_size)).read()
-                tables.append(table.rename_columns(table.column_names))  # names that are not UTF-8 fail here
-        except Oversized:
-            what = _OVERSIZED
-        except OSError as error:
-            what = f"cannot be read: {error.strerror}" if error.strerror else "is not a readable Parquet file"
-        except (pa.ArrowException, ValueError):
-            what = "is not a readable Parquet file"
-        else:
-            if tables[0].schema.equals(table.schema):
-                continue
-            what = f"has different columns or types from {parquet_files(path)[0].name} in the same folder"
-        raise InputError(str(part), [f"{what}. Check it, or write it again."])
+        with _refusing_parquet(part), part.open("rb") as stream:
+            table = Parquet.open(stream, limit or max_decoded(part.stat().st_size)).read()
+            tables.append(table.rename_columns(table.column_names))  # names that are not UTF-8 fail here
+        _check_columns(path, part, tables[0].schema, table.schema)
     return Source(tables[0] if len(tables) == 1 else pa.concat_tables(tables))
+
+
+@contextlib.contextmanager
+def _refusing_parquet(part: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+        return
+    except Oversized:
+        what = _OVERSIZED
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}" if error.strerror else "is not a readable Parquet file"
+    except (pa.ArrowException, ValueError):
+        what = "is not a readable Parquet file"
+    raise InputError(str(part), [f"{what}. Check it, or write it again."]) from None
+
+
+def _check_columns(path: Path, part: Path, first: pa.Schema, own: pa.Schema) -> None:
+    if not first.equals(own):
+        what = f"has different columns or types from {parquet_files(path)[0].name} in the same folder"
+        raise InputError(str(part), [f"{what}. Check it, or write it again."])
+
+
+@contextlib.contextmanager
+def _refusing_csv(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, csv.Error, StopIteration):
+        remedy = f"Check quotes, [read] delimiter, and that no row is larger than {_BLOCK_BYTES >> 20} MiB."
+        raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
+
+
+def _csv_names(path: Path, opened: Callable[[], BinaryIO], delimiter: str, *, quoted: bool) -> list[str]:
+    """Return the names in the header, after checking all quotes."""
+    # Quotes that are not closed or not at the ends of a cell: Arrow would read the rest of the file as one cell.
+    num_rows = 0
+    try:
+        for _ in csv_rows(opened(), delimiter, strict=True) if quoted else ():
+            num_rows += 1
+    except csv.Error:
+        problem = Problem(
+            "has a quote that is not closed, text after a closing quote, or a cell of more than 100,000 characters",
+            where="" if num_rows else "header",
+            rows=(num_rows,) if num_rows else (),
+            remedy='Fix the quotes; write a quote inside a quoted cell as "".',
+        )
+        raise InputError(str(path), [problem]) from None
+    return next(csv_rows(opened(), delimiter, strict=True))[1]
 
 
 def csv_content(path: Path, encoding: str) -> bytes:
     """Return the content of a CSV file in UTF-8, after checking that it is text."""
+    return b"".join(csv_chunks(path, encoding))
+
+
+def csv_chunks(path: Path, encoding: str) -> Iterator[bytes]:
+    """Yield the content of a CSV file in UTF-8, part by part; what is not text is refused, at its end at the latest."""
+    name = codecs.lookup(encoding).name
+    is_utf8 = name in ("utf-8", "utf-8-sig")
+    decoder = codecs.getincrementaldecoder("utf-8" if is_utf8 else encoding)()
+    size = num_lines = num_decoded = nul_line = 0  # so far: bytes, lines as they are in the file and in UTF-8
+    blank, content = True, b"?"
     try:
         with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as stream:
             limit = max_decoded(path.stat().st_size)  # a plain file is shorter
-            content: bytes = stream.read(limit + 1)
-            if len(content) > limit:
-                raise InputError(str(path), [f"{_OVERSIZED}. Check it, or unpack it first."])
+            while content:
+                content = stream.read(_BLOCK_BYTES)
+                for signature, kind in _SIGNATURES.items() if not size else ():
+                    if content.startswith(signature):
+                        raise InputError(str(path), [f"is not a CSV file but {kind}. Convert it, or rename it."])
+                if not size and name in ("utf-16", "utf-32") and not content.startswith(_BYTE_ORDERS):
+                    decoder = codecs.getincrementaldecoder(f"{name}-{sys.byteorder[0]}e")()  # as decode() reads it
+                size += len(content)
+                if size > limit:
+                    raise InputError(str(path), [f"{_OVERSIZED}. Check it, or unpack it first."])
+                try:
+                    decoded = decoder.decode(content, final=not content)
+                except UnicodeError as error:
+                    before = getattr(error, "object", content)[: getattr(error, "start", 0)]
+                    line = num_lines + before.count(b"\n") + 1
+                    remedy = 'Save it as UTF-8, or set its encoding, for example [read] encoding = "latin-1".'
+                    what = f"is not {encoding} text (line {line})"
+                    raise InputError(str(path), [Problem(what, remedy=remedy)]) from None
+                text = content if is_utf8 else decoded.encode("utf-8")
+                if size == len(content):
+                    text = text.removeprefix(codecs.BOM_UTF8)
+                if not nul_line and b"\0" in text:
+                    nul_line = num_decoded + text.count(b"\n", 0, text.index(0)) + 1
+                num_lines, num_decoded = num_lines + content.count(b"\n"), num_decoded + text.count(b"\n")
+                blank = blank and not text.strip()
+                yield text
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InputError(str(path), ["is not a complete gzip file. Compress it again."]) from None
     except OSError as error:
         remedy = "Check the file and its permissions."
         raise InputError(str(path), [f"cannot be read: {error.strerror}. {remedy}"]) from None
-    for signature, kind in _SIGNATURES.items():
-        if content.startswith(signature):
-            raise InputError(str(path), [f"is not a CSV file but {kind}. Convert it, or rename it."])
-    try:
-        if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
-            content.decode("utf-8")
-            text = content.removeprefix(codecs.BOM_UTF8)
-        else:
-            text = content.decode(encoding).removeprefix("\ufeff").encode("utf-8")
-    except UnicodeError as error:
-        line = _line(content, getattr(error, "start", 0))
-        remedy = 'Save it as UTF-8, or set its encoding, for example [read] encoding = "latin-1".'
-        raise InputError(str(path), [Problem(f"is not {encoding} text (line {line})", remedy=remedy)]) from None
-    if not text.strip():
+    if blank:
         raise InputError(str(path), ["is empty. It needs a header line and at least one row."])
-    if b"\0" in text:
-        what = f"is not text: line {_line(text, text.index(0))} has a NUL character"
+    if nul_line:
+        what = f"is not text: line {nul_line} has a NUL character"
         remedy = 'Save it as UTF-8, or set its encoding, for example [read] encoding = "utf-16".'
         raise InputError(str(path), [Problem(what, remedy=remedy)])
-    return text
 
 
 def _line(content: bytes, position: int) -> int:
     return content.count(b"\n", 0, position) + 1
 
 
-def csv_rows(content: bytes, delimiter: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(content: bytes | BinaryIO, delimiter: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Read rows one by one, each with its last line; blank lines are not rows."""
-    text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
+    binary = io.BytesIO(content) if isinstance(content, bytes) else content
+    text = io.TextIOWrapper(binary, encoding="utf-8", newline="")
     reader = csv.reader(text, delimiter=delimiter, strict=strict)
     return ((reader.line_num, cells) for cells in reader if cells)
 
@@ -223,8 +268,12 @@ def _without(table: pa.Table, bad_rows: list[int], width: int, remedy: str) -> S
     if not bad_rows:
         return Source(table)
     everything = np.arange(table.num_rows + len(bad_rows), dtype=np.int64)
-    problem = Problem.in_rows(f"has more or fewer cells than the header's {width}", bad_rows, remedy=remedy)
-    return Source(table, np.delete(everything, np.asarray(bad_rows) - FIRST_ROW), (problem,))
+    rows = np.delete(everything, np.asarray(bad_rows) - FIRST_ROW)
+    return Source(table, rows, (_other_length(bad_rows, width, remedy),))
+
+
+def _other_length(bad_rows: list[int], width: int, remedy: str) -> Problem:
+    return Problem.in_rows(f"has more or fewer cells than the header's {width}", bad_rows, remedy=remedy)
 
 
 def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, list[int]]:
@@ -233,27 +282,31 @@ def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Tab
     import pyarrow.csv as pacsv
 
     bad_rows: list[int] = []
+    text = pa.BufferReader(content.strip(b"\r\n") if len(names) == 1 else content)
+    table = pacsv.read_csv(text, **_csv_options(names, delimiter, bad_rows))
+    if 0 in bad_rows:
+        raise csv.Error
+    return table.slice(1), bad_rows
+
+
+def _csv_options(names: list[str], delimiter: str, bad_rows: list[int]) -> dict[str, object]:
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
 
     def note(row: pacsv.InvalidRow) -> str:
         bad_rows.append(int(row.number) - 1)  # Arrow counts rows, not lines, and the header is its row 1
         return "skip"
 
     # In a file with one column, an empty line is a missing cell.
-    single = len(names) == 1
-    table = pacsv.read_csv(
-        pa.BufferReader(content.strip(b"\r\n") if single else content),
+    as_text, keep_empty = dict.fromkeys(names, pa.string()), len(names) == 1
+    return {
         # With threads the number of a row is unknown. The header is read as a row, so that Arrow guesses nothing.
-        read_options=pacsv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK_BYTES),
-        parse_options=pacsv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note, ignore_empty_lines=not single
+        "read_options": pacsv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK_BYTES),
+        "parse_options": pacsv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note, ignore_empty_lines=not keep_empty
         ),
-        convert_options=pacsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, null_values=[]
-        ),
-    )
-    if 0 in bad_rows:
-        raise csv.Error
-    return table.slice(1), bad_rows
+        "convert_options": pacsv.ConvertOptions(column_types=as_text, strings_can_be_null=False, null_values=[]),
+    }
 
 
 def line_of_row(path: Path, options: ReadOptions, row: int) -> int:
@@ -568,6 +621,124 @@ class TableStream:
             ) as source,
         ):
             yield from source
+
+
+class RowStream:
+    """The rows of a CSV or Parquet file, or of a folder of Parquet files, in batches.
+
+    Rows, types and problems are those of :func:`read_table`, whatever the size of the file.
+    """
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.path, self.problems = checked_path(path), list[Problem]()  # of reading: complete when all rows are read
+        if is_named(path, EXCEL_ENDINGS):
+            raise ParameterError("a workbook is read into memory as a whole. Leave the engine out, or save it as CSV.")
+        self.parts = parquet_files(path)  # none of CSV
+        if self.parts:
+            schemas = list[pa.Schema]()
+            for part in self.parts:
+                with _refusing_parquet(part), pq.ParquetFile(part) as file:
+                    schemas.append(pa.schema([file.schema_arrow.field(i) for i in range(len(file.schema_arrow))]))
+                _check_columns(path, part, schemas[0], schemas[-1])
+            self.schema = schemas[0]
+            return
+        self._delimiter, self._encoding, quoted = options.delimiter_in(path), options.encoding, False
+        for chunk in csv_chunks(path, options.encoding):  # refuses what is not text before the first row is used
+            quoted = quoted or b'"' in chunk
+        with _refusing_csv(path):
+            names = _csv_names(path, self._opened, self._delimiter, quoted=quoted)
+        self.schema = pa.schema([(name, pa.string()) for name in names])
+
+    def pieces(self, num_rows: int) -> Iterator[tuple[Path, list[int], int]]:
+        """Yield parts of Parquet files of about so many rows: the file, its row groups, and the position of a row."""
+        import pyarrow.parquet as pq
+
+        first = 0
+        for part in self.parts:
+            with _refusing_parquet(part), pq.ParquetFile(part) as file:
+                sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+            groups, size = list[int](), 0
+            for group, own in enumerate(sizes):
+                groups, size = [*groups, group], size + own
+                if size >= num_rows or group + 1 == len(sizes):
+                    yield part, groups, first
+                    groups, size, first = [], 0, first + size
+
+    def batches(self, columns: Sequence[str], num_rows: int) -> Iterator[tuple[pa.RecordBatch, IntArray]]:
+        """Yield some columns and the position of each row in the source, from 0."""
+        if not self.parts:
+            yield from self._csv_batches(list(columns))
+        for part, _, first in self.pieces(sys.maxsize):
+            for batch in parquet_batches(part, columns, num_rows):
+                yield batch, first + np.arange(len(batch))
+                first += len(batch)
+
+    def _opened(self) -> BinaryIO:
+        return io.BufferedReader(_Chunks(csv_chunks(self.path, self._encoding)))
+
+    def _csv_batches(self, columns: list[str]) -> Iterator[tuple[pa.RecordBatch, IntArray]]:
+        import pyarrow as pa
+        import pyarrow.csv as pacsv
+
+        bad_rows, names, first = list[int](), self.schema.names, 0
+        chunks = csv_chunks(self.path, self._encoding)
+        text = pa.PythonFile(_Chunks(_stripped(chunks) if len(names) == 1 else chunks), mode="r")
+        with _refusing_csv(self.path), pacsv.open_csv(text, **_csv_options(names, self._delimiter, bad_rows)) as source:
+            for batch in source:
+                # Arrow reads ahead, so that all bad rows before the end of a batch are known.
+                positions = np.arange(first, first + len(batch) + len(bad_rows))
+                positions = positions[~np.isin(positions, bad_rows)][: len(batch)]
+                if 0 in bad_rows:
+                    raise csv.Error
+                skip = int(first == 0)  # the header
+                first = int(positions[-1]) + 1 if len(positions) else first
+                yield batch.slice(skip).select(columns), positions[skip:] - 1
+        if bad_rows:
+            self.problems.append(_other_length(bad_rows, len(names), "Fix or quote the cells."))
+
+
+def parquet_batches(
+    part: Path, columns: Sequence[str], num_rows: int, groups: list[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    with _refusing_parquet(part), part.open("rb") as stream:
+        source = Parquet.open(stream, max_decoded(part.stat().st_size), batch_rows=num_rows)
+        reading = {"row_groups": groups, "columns": list(columns), "use_threads": False}
+        for batch in source.file.iter_batches(num_rows, **reading):
+            yield source.dense(batch)
+
+
+class _Chunks(io.RawIOBase):
+    """A file of parts that are made when they are read."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._rest = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = memoryview(chunk)
+        num = min(len(buffer), len(self._rest))
+        buffer[:num], self._rest = self._rest[:num], self._rest[num:]
+        return num
+
+
+def _stripped(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Leave out line ends at the beginning and at the end."""
+    rest, begun = b"", False
+    for chunk in chunks:
+        text = rest + chunk if begun else chunk.lstrip(b"\r\n")
+        begun = begun or bool(text)
+        kept = text.rstrip(b"\r\n")
+        rest = text[len(kept) :]
+        yield kept
 
 
 # --- Public lists
