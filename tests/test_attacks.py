@@ -162,7 +162,7 @@ def test_classes_that_their_bounds_and_mean_tell() -> None:
         release, _ = dn.publish(data, ledger=":memory:")
         seen = {number: look_up(release, {"number": number}) for number in range(MOST + 1)}
         assert [number for number, match in seen.items() if not match.certainly_absent] == numbers
-        assert [number for number, match in seen.items() if match.value_told] == numbers
+        assert [number for number, match in seen.items() if match.value_shown] == numbers
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)

@@ -646,7 +646,7 @@ class Match:
     certainly_absent: bool
     # Whether the release shows that it contains a record with exactly these values. That is this very person or package
     # only if no other has the same values
-    value_told: bool
+    value_shown: bool
 
 
 def look_up(
@@ -674,7 +674,7 @@ def look_up(
     linkage = record_linkage(view, about)
     rows = int(linkage.rows[0])
     chance, shown = float(linkage.probability[0]), bool(shown_values(view, about)[0])
-    return Match(candidates=rows, probability=chance, certainly_absent=rows == 0, value_told=shown)
+    return Match(candidates=rows, probability=chance, certainly_absent=rows == 0, value_shown=shown)
 
 
 def shown_values(view: ClassesView, known: Knowledge) -> BoolArray:

@@ -758,12 +758,12 @@ class FleetPlan(Displayed, Tabular):
 def is_fleet_plan(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder or CSV file is a plan of shuttles; False if it cannot be read."""
     try:
-        return told_fleet_plan(path)
+        return states_fleet_plan(path)
     except InputError:
         return False
 
 
-def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
+def states_fleet_plan(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder or CSV file is a plan of shuttles (True) or of packages (False)."""
     place = Path(path)
     if place.is_dir():
