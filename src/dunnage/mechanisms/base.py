@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, StrictBool, ValidationError, ValidationInfo
 
 from dunnage.arrays import IntArray
-from dunnage.errors import ParameterError, Problem, check_kind
+from dunnage.errors import ParameterError, Problem
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
 from dunnage.model.certificate import CountMeasures, ExpectedError, RowMeasures, SpendStatement, certify
 from dunnage.model.documents import Model, choices_of, suggestion
@@ -186,9 +186,11 @@ class Mechanism(Model, abc.ABC):
         """
         from dunnage.publication import Key, Publication
         from dunnage.release import Release
-        from dunnage.tables.dataset import Dataset
 
-        check_kind(dataset, Dataset, "release takes a Dataset: dn.load(FILE, policy=POLICY)")
+        if not hasattr(dataset, "schema"):
+            raise ParameterError(
+                f"release takes a Dataset: dn.load(FILE, policy=POLICY). Got {type(dataset).__name__}."
+            )
         promise = self.promise(dataset.schema)
         if noise.seeded:
             promise = promise.voided(self.seeded)
