@@ -31,7 +31,7 @@ from tests.refusals import found, refusal
 
 import dunnage as dn
 from dunnage.errors import InputError, OutputError, ParameterError, PolicyError, UserError
-from dunnage.planning.plan import is_fleet_plan
+from dunnage.planning.plan import states_fleet_plan
 from dunnage.planning.trucks import read_trucks
 from dunnage.showing import shown
 from dunnage.tables import reader
@@ -472,7 +472,7 @@ def test_public_lists_may_be_workbooks_and_parquet_too(tmp_path):
     ]
     fleet = workbook(tmp_path / "fleet.xlsx", S=[["zone", "shuttles"], ["north", 3], ["south", 2]])
     assert dn.FleetPlan.read(fleet).shuttles == (3, 2)
-    assert is_fleet_plan(fleet)
+    assert states_fleet_plan(fleet)
     stops = workbook(tmp_path / "stops.xlsx", S=[["stop", "zone"], ["A", 1], ["B", 2]])
     pairs = [(a, b) for a in "AB" for b in "AB"]
     modes = {"origin": [a for a, _ in pairs], "destination": [b for _, b in pairs], "mode": ["bus"] * 4}

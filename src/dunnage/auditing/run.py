@@ -36,7 +36,7 @@ from dunnage.model.city import City
 from dunnage.model.documents import Listed, Model, Software, canonical, read, to_text
 from dunnage.model.house import Clearance, House
 from dunnage.notebooks import Displayed, Tabular
-from dunnage.planning.plan import FleetPlan, Plan, plans_shuttles
+from dunnage.planning.plan import FleetPlan, Plan, states_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
@@ -403,7 +403,7 @@ def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, 
         return None
     if not isinstance(plan, Plan | FleetPlan):
         path = Path(plan)
-        of_shuttles = path.exists() and plans_shuttles(path)
+        of_shuttles = path.exists() and states_fleet_plan(path)
         if not of_shuttles and not path.is_dir():
             remedy = "Give the folder that pack or size wrote, or a CSV file with the columns zone,shuttles."
             raise ParameterError(f"{os.fspath(path)} is not a plan folder. {remedy}")

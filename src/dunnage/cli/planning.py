@@ -274,12 +274,12 @@ def apply(
     Example: dunnage apply plan parcels.csv --policy parcels.toml --release release --repair -o settlement
     """
     from dunnage.folders import check_new_folder
-    from dunnage.planning.plan import plans_shuttles
+    from dunnage.planning.plan import states_fleet_plan
     from dunnage.publication import key_path
     from dunnage.settle import SETTLEMENT_FILE, SETTLEMENT_PAGE
     from dunnage.showing import packing
 
-    for_fleet = plans_shuttles(plan)
+    for_fleet = states_fleet_plan(plan)
     if for_fleet:
         for_packages = {"--repair": repair, "--leave-behind": leave_behind, "--capacity": capacity, "--trucks": trucks}
         _refuse_options(for_packages, "a plan for shuttles")

@@ -853,12 +853,12 @@ class FleetPlan(Displayed, Tabular):
 def is_fleet_plan(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder or CSV file is a plan of shuttles; False if it cannot be read."""
     try:
-        return plans_shuttles(path)
+        return states_fleet_plan(path)
     except InputError:
         return False
 
 
-def plans_shuttles(path: str | os.PathLike[str]) -> bool:
+def states_fleet_plan(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder or CSV file is a plan of shuttles (True) or of packages (False)."""
     place = Path(path)
     if place.is_dir():

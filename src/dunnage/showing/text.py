@@ -570,9 +570,9 @@ def _shown_folder(path: Path, precision: Precision) -> Shown:
     kinds = (what for what, markers in _FOLDERS.items() if all((path / marker).is_file() for marker in markers))
     match next(kinds, None):
         case "a plan":
-            from dunnage.planning.plan import FleetPlan, Plan, plans_shuttles
+            from dunnage.planning.plan import FleetPlan, Plan, states_fleet_plan
 
-            plan: FleetPlan | Plan = FleetPlan.read(path) if plans_shuttles(path) else Plan.read(path)
+            plan: FleetPlan | Plan = FleetPlan.read(path) if states_fleet_plan(path) else Plan.read(path)
             return plan.to_dict(), plan.summary()
         case "an audit":
             from dunnage.auditing.run import Audit

@@ -130,8 +130,9 @@ def spread_items(
         hot = HOT if round_ % 3 else HOT / 4
         heats = cold if not round_ else [*np.geomspace(hot, COLD, SEGMENTS - 1).tolist(), 1e-3]
         before = best_value
-        # Where bins are full, pairs that do not count take room: the end of a round ignores them.
-        for place, heat in enumerate([*heats, *cold]):
+        # Where bins are full, pairs that do not count take room: the end of a round ignores them. Where looks are a
+        # proxy for what is revealed (sealed and noisy), all pairs count.
+        for place, heat in enumerate(heats if by_look else [*heats, *cold]):
             last = place >= len(heats)
             steps = max(segment, FLAT_STEPS) if last else segment
             _exchange(flat if last else board, marks, budget, heat, steps, state)
