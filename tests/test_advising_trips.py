@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -367,6 +368,14 @@ def test_trips_that_no_fleet_picks_up_in_time_are_sized_for_a_longer_wait(tmp_pa
     drawn = SHUTTLES.measure(replace(case, max_wait=trips.WAITS[1]), _task("noisy-counts", epsilon=60.0))
     assert drawn.figures["wait_target_seconds"] == trips.WAITS[2]
     assert sorted(set(waits)) == list(trips.WAITS[1:3])
+
+
+def test_few_trips_are_generated_until_one_needs_a_shuttle(tmp_path, monkeypatch):
+    """Of three trips a day, draws without a rider left policies unmeasured, by chance all of them."""
+    case, rides = _shuttle_case(tmp_path, quick=True, size=2), iter([0, 0, 1])
+    monkeypatch.setattr(trips.ShuttleSubject, "task", lambda *_: SimpleNamespace(legs=np.array([next(rides)])))
+    assert len(case.generated(case.part.policy)) == 2
+    assert next(rides, None) is None
 
 
 def test_true_trips_are_sized_for_where_that_is_asked(tmp_path):

@@ -300,6 +300,7 @@ MAX_TIMES = 6  # multiple of the true trips that a release may have: a fleet for
 WAITS = tuple(times * MAX_WAIT_SECONDS for times in (1, 2, 5, 10, 20))
 """Mean waits that fleets are sized for: the first one that is possible in the city, with the trips of a draw."""
 _TRIED = 3
+_TRIES = 100
 _MAX_LABELS = 3
 _MAX_SEATS = 1_000
 
@@ -310,6 +311,14 @@ class ShuttleSubject(TripSubject):
     service: Service  # what shuttles promise
     day: str | None = None  # label of the only day to size for; None for all
     max_wait: float = MAX_WAIT_SECONDS  # longest mean wait of a zone's riders, in seconds
+
+    def generated(self, policy: Policy) -> Dataset:
+        """Generate trips of which at least one needs a shuttle, if that is likely at all; few may all be walks."""
+        for _ in range(_TRIES):
+            data = super().generated(policy)
+            if len(data) > _TRIES or self.task(true_counts(data), Noise().bits(32)).legs.sum():
+                break
+        return data
 
     def task(self, counted: Counted, seed: int) -> FleetTask:
         counts = counted_trips(counted.universe, counted.cells, counted.counts, self.ground.city)
@@ -411,7 +420,11 @@ def draw_fleets(subject: ShuttleSubject, data: Dataset) -> FleetDraw:
             "Set a threshold, use constrained counts, or raise epsilon."
         )
     # The same seconds for both, so that only the release makes a difference; new ones each time.
-    seed, released = Noise().bits(32), Counted(universe=release.universe, cells=cells, counts=counts)
+    released = Counted(universe=release.universe, cells=cells, counts=counts)
+    for _ in range(_TRIES):  # a day of few trips may have none
+        seed = Noise().bits(32)
+        if truth.num_trips > _TRIES or subject.task(truth, seed).legs.sum():
+            break
     for wait in WAITS[WAITS.index(subject.max_wait) :]:
         trial = replace(subject, max_wait=wait)
         true_task, released_task = trial.task(truth, seed), trial.task(released, seed)
