@@ -301,7 +301,7 @@ def test_the_command_places_boxes_and_draws_them(folder):
     run("publish", folder / "boxes.csv", "--policy", folder / "hidden.toml", "-o", folder / "release")
     plan = run("pack", folder / "release", "--box", "length,width,height", "--capacity", "200x160x160cm", "--unload",
                "stop", "--time-limit", 1, "-o", folder / "plan")  # fmt: skip
-    assert "CAUTION" not in plan.out
+    assert "adds them up" not in plan.out
     page = (folder / "plan" / "plan.html").read_text()
     assert page.count('class="cell') == 2 * 48  # from above and from the side
     assert "Boxes" in run("show", folder / "plan").out
