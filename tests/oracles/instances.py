@@ -29,12 +29,13 @@ def _sums(items: np.ndarray, capacity: int) -> np.ndarray:
 
 def _core(generator: np.random.Generator) -> tuple[np.ndarray, int]:
     """Return fifteen items for the edges of Petersen's graph: matchings fill a bin, and no three bins take all."""
-    subsets = np.arange(2 ** len(PETERSEN))
-    inside = (subsets[:, None] >> np.arange(len(PETERSEN)) & 1).astype(float)
     while True:
         corners = generator.integers(1, 80, 10)
         items, capacity = np.array([corners[list(edge)].sum() for edge in PETERSEN]), int(corners.sum())
-        full = subsets[inside @ items == capacity]
+        sums = np.zeros(1, dtype=np.int64)
+        for item in items.tolist():  # of all subsets, by their bits
+            sums = np.concatenate([sums, sums + item])
+        full = np.flatnonzero(sums == capacity)
         # Three bins take all if a full one with the first item and one without it are disjoint: the rest fills a third.
         if (full[full % 2 == 1, None] & full[None, full % 2 == 0]).all():
             return items, capacity
