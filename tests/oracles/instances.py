@@ -9,8 +9,6 @@ does); Delorme, Iori, Martello 2016 (such items and triplets that fill a bin); S
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 NEAR_LOADS = 16
@@ -31,12 +29,15 @@ def _sums(items: np.ndarray, capacity: int) -> np.ndarray:
 
 def _core(generator: np.random.Generator) -> tuple[np.ndarray, int]:
     """Return fifteen items for the edges of Petersen's graph: matchings fill a bin, and no three bins take all."""
-    subsets = np.array(list(itertools.product((0, 1), repeat=14)))
     while True:
         corners = generator.integers(1, 80, 10)
         items, capacity = np.array([corners[list(edge)].sum() for edge in PETERSEN]), int(corners.sum())
-        full = subsets[subsets @ items[1:] == capacity - items[0]]
-        if not any(_sums(items[1:][subset == 0], capacity)[capacity] for subset in full):
+        sums = np.zeros(1, dtype=np.int64)
+        for item in items.tolist():  # of all subsets, by their bits
+            sums = np.concatenate([sums, sums + item])
+        full = np.flatnonzero(sums == capacity)
+        # Three bins take all if a full one with the first item and one without it are disjoint: the rest fills a third.
+        if (full[full % 2 == 1, None] & full[None, full % 2 == 0]).all():
             return items, capacity
 
 
