@@ -190,6 +190,7 @@ UNSEEN: dict[str, tuple[str, str]] = {
         "noisy-counts|gaussian-counts",
         "the trips of one rider in a cell, if noise is alike",
     ),
+    r"mechanism\.accounting": ("sampled", "how delta was computed, where both ways give the same"),
     r"measures\.kkt_residual": ("constrained|gaussian", "how near to the nearest, within what is allowed"),
     r"measures\.(reports|combined)\..*": ("estimates", "how many reports there were, and how tiers differed"),
 }
