@@ -238,14 +238,14 @@ def test_policy_page_is_a_policy(tmp_path):
     assert counted.schema.contribution.max == 3
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_count_mechanisms_of_the_policy_page(number, tmp_path):
     """Each text block with a mechanism that counts trips promises something under the policy of the page."""
     from dunnage.publishing import promise
 
     trips = blocks("docs/policy.md", "toml")[1]
     found = [block for block in blocks("docs/policy.md", "text") if re.search(r'^name = "\S+-counts"', block, re.M)]
-    assert len(found) == 4
+    assert len(found) == 5
     policy = read_trips(trips[: trips.index("[mechanism]")] + found[number], tmp_path)
     assert promise(policy).guarantee.protects == "rider"
 

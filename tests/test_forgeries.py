@@ -185,7 +185,13 @@ UNSEEN: dict[str, tuple[str, str]] = {
     r"measures\.k_chosen": ("utility-clusters", "from which k it was searched"),
     r"measures\.features\.\d\.groups": ("counts", "how many zones and modes there are"),
     r"measures\.levels\.\w+": ("sampled", "of no rows"),
-    r"measures\.kkt_residual": ("constrained", "how near to the nearest, within what is allowed"),
+    r"measures\.contribution\.correction\.(kept|dropped)": ("counts", "noisy sums that lead to the same share"),
+    r"measures\.contribution\.per_cell": (
+        "noisy-counts|gaussian-counts",
+        "the trips of one rider in a cell, if noise is alike",
+    ),
+    r"mechanism\.accounting": ("sampled", "how delta was computed, where both ways give the same"),
+    r"measures\.kkt_residual": ("constrained|gaussian", "how near to the nearest, within what is allowed"),
     r"measures\.(reports|combined)\..*": ("estimates", "how many reports there were, and how tiers differed"),
 }
 

@@ -7,7 +7,6 @@ The proof is in ``docs/proofs/gaussian-counts.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -113,8 +112,13 @@ class GaussianCounts(ConstrainedCounts):
         return replace(EXACT, law=DiscreteGaussian)
 
     def guarantee(self, schema: Schema) -> ConcentratedDP:
-        terms: Mapping[str, Any] = {"protects": schema.protects, "neighbours": Neighbours.ADD_REMOVE}
-        return ConcentratedDP(epsilon=self.epsilon, delta=self.delta, rho=self.rho, **terms)
+        return ConcentratedDP(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rho=self.rho,
+            protects=schema.protects,
+            neighbours=Neighbours.ADD_REMOVE,
+        )
 
     @property
     def rho(self) -> Fraction:
