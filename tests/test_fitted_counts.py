@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from benchmarks.counts import Stops, bikes, released, rmse
+from scipy.stats import norm, poisson
 from tests.builders import a_trip_policy, trips
 from tests.oracles.dense_fitting import dense_fit
 from tests.refusals import refusal
@@ -62,6 +64,35 @@ def test_margins_are_pooled_by_their_precision():
     assert fitting.pooled(margins, "destinations", zone_of, slots=True) is None
 
 
+def test_chances_of_noisy_counts_are_sums_over_all_counts():
+    numbers = np.arange(20_000)
+    for scale in (0.9, 5.0, 60.0):
+        grid = np.array([-40.0, 0.0, 3.0, 45.0, 400.0, 3_000.0])
+        rates = np.array([[0.0, 0.3, 7.0, 39.0], [60.0, 900.0, 2_500.0, 39.9]])
+        found = np.stack(fitting.noisy_poisson(grid, rates, scale))
+        for (row, column), rate in np.ndenumerate(rates):
+            if rate < fitting.MANY:
+                law = poisson.pmf(numbers, rate)
+            else:
+                law = norm.pdf(numbers, rate, np.sqrt(rate + (fitting.MEETING * rate) ** 2))
+            noise = np.exp(-np.abs(grid[:, None] - numbers) / scale) * np.tanh(1 / (2 * scale))
+            due = np.stack([noise @ (law * numbers.astype(float) ** power) for power in range(3)])
+            near = due[0] > 1e-4 * due[0].max()  # normal laws reach below zero, where they do not matter
+            assert np.allclose(found[:, row, near, column], due[:, near], rtol=0.05), (scale, rate)
+
+
+def test_beliefs_are_closer_than_noise_and_than_what_is_expected():
+    draw = GENERATOR(6)
+    expected = draw.gamma(2, 6, size=(200, 24))
+    for spread, worst in ((0.0, 0.9), (0.5, 0.8), (1.5, 0.8)):
+        truth = draw.poisson(expected * np.exp(spread * draw.normal(size=expected.shape) - spread**2 / 2))
+        noisy = truth + np.rint(draw.laplace(0, 6, size=truth.shape))
+        found = fitting.beliefs(fitting.Margin(noisy, np.full(truth.shape, 72.0)), expected)
+        best = min(rmse(noisy - truth), rmse(expected - truth))
+        assert rmse(found.means - truth) < worst * best or (spread == 0 and rmse(found.means - truth) < 1.01 * best)
+        assert 0.8 < rmse(found.means - truth) / np.sqrt(found.variances.mean()) < 1.25  # and they know how close
+
+
 def test_whole_numbers_keep_the_sums():
     draw = GENERATOR(5)
     pairs = draw.gamma(0.4, 2, size=(40, 40))
@@ -97,11 +128,14 @@ def test_better_than_the_presets_and_never_worse_than_nothing():
             found = released(counts, preset, seed=1)
             errors = rmse(found.sum(axis=2) - pairs), rmse(found.sum(axis=(1, 2)) - ends)
             best = [min(one, other) for one, other in zip(best, errors, strict=True)]
+        slots_best = rmse(counts.sum(axis=1) - np.outer(ends, counts.sum(axis=(0, 1))) / num)
         for workload in ((), ("stop pairs", "departures")):
             fitted = FittedCounts(epsilon=1, workload=workload, expected_trips=num)
             found = released(counts, fitted, seed=1)
             assert rmse(found.sum(axis=2) - pairs) < best[0] / 1.5
             assert rmse(found.sum(axis=(1, 2)) - ends) < best[1] / 1.5
+            # Measured or not, departures by window are about as close as true departures times true windows, or closer.
+            assert rmse(found.sum(axis=1) - counts.sum(axis=1)) < 1.25 * slots_best
         for question, axes in (("stop pairs", 2), ("departures", (1, 2)), ("stop pairs by window", ())):
             fitted = FittedCounts(epsilon="0.1", workload=question, expected_trips=num)
             found = released(counts, fitted, seed=1)
@@ -144,6 +178,18 @@ def test_usefulness_is_judged_by_what_is_asked(tmp_path):
     data = dn.load(trips(), a_trip_policy({"name": "fitted-counts", "epsilon": 1}))
     dn.publish(data, ledger=dn.Ledger(":memory:"), out=tmp_path / "release")
     assert "a model was fitted to them" in (tmp_path / "release" / "README.md").read_text()
+
+
+def test_large_margins_name_it_as_the_remedy():
+    policy = a_trip_policy({"name": "constrained-counts", "epsilon": 1, "features": "O3", "budget_shares": "margins"})
+    data = dn.load(trips(), policy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dunnage.mechanisms.counts.MAX_DENSE_CELLS", 10)
+        message = str(refusal(ParameterError, mechanism_of(policy).asked, data))
+    workload = message[message.index("[") : message.index("]") + 1]
+    made = FittedCounts(epsilon=1, workload=json.loads(workload))
+    assert made.name in message
+    assert made.workload == made.questions(data.schema)
 
 
 def test_wrong_parameters_are_refused():

@@ -137,7 +137,7 @@ def noisy_poisson(grid: FloatArray, rates: FloatArray, scale: float) -> list[Flo
     few, many = np.flatnonzero(flat < MANY), np.flatnonzero(flat >= MANY)
     numbers = np.arange(3 * MANY)
     law = np.exp(numbers * np.log(np.maximum(flat[few], _TINY))[:, None] - flat[few, None] - gammaln(numbers + 1))
-    noise = np.exp(-np.abs(grid - numbers[:, None]) / scale) / (2 * scale)
+    noise = np.exp(-np.abs(grid - numbers[:, None]) / scale) * np.tanh(1 / (2 * scale))
     for power in range(3):
         tables[power][:, few] = ((law * numbers**power) @ noise).T
     # Larger counts are normal, and at least so wide that neighbouring multiples meet.
