@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from tests.builders import RIDERS, STOP, WEEKDAYS, Repeated, a_policy, a_trip_policy, trips
+from tests.builders import RIDERS, STOP, WEEKDAYS, Repeated, a_policy, a_trip_policy, town, trips
+from tests.commands import fine
 
 import dunnage as dn
 from dunnage import engines
@@ -255,6 +256,22 @@ def test_a_key_proves_the_data_whatever_the_engine(tmp_path: Path) -> None:
         dn.audit(release, data, key=key)
     assert "S0" not in repr(data)
     assert dn.rehearse(data, ledger=dn.Ledger(":memory:")).num_rows == 80
+
+
+def test_the_command_publishes_the_same(tmp_path: Path) -> None:
+    path, lenient = tmp_path / "trips.csv", a_trip_policy(MECHANISMS[0], LEAVE_OUT)
+    policy = town() / "engines.toml"
+    policy.write_text(lenient.to_toml())
+    pacsv.write_csv(
+        damaged(trips(60), random.Random(1), 0).set_column(3, "at", pa.array(["08:10", "07:00"] * 30)), path
+    )
+    lists = []
+    for engine in ("memory", "files"):
+        out, ledger = tmp_path / engine, tmp_path / f"{engine}.sqlite"
+        told = fine("publish", path, "--policy", policy, "--engine", engine, "--seed", 5, "-o", out, "--ledger", ledger)
+        assert told["owner"]["left_out"] == 30
+        lists.append(((out / "data.csv").read_bytes(), (tmp_path / f"{engine}.unplanned.csv").read_bytes()))
+    assert lists[0] == lists[1]
 
 
 def test_what_engines_refuse(tmp_path: Path) -> None:
