@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count trips from Parquet files by engine: CPU seconds and peak memory.
+"""Count trips from Parquet files by engine: CPU seconds and peak memory of this process (not of workers of Spark).
 
 Usage: python benchmarks/engine_rows.py FOLDER NUM_ROWS [ENGINE]. The first run makes the files.
 """
@@ -67,12 +67,9 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         make(folder, num_rows)
         return
-    if engine == "spark":
-        from pyspark.sql import SparkSession
-
-        SparkSession.builder.getOrCreate()  # its start is not counted
     policy, begin = dn.Policy.read(folder / "policy.toml"), time.process_time()
-    data = dn.load(folder / "rows", policy, engine=engine)
+    query = f"SELECT * FROM read_parquet('{folder}/rows/*.parquet')"
+    data = dn.load(query if engine == "duckdb" else folder / "rows", policy, engine=engine)
     loaded = time.process_time() - begin
     dn.publish(data, ledger=dn.Ledger(":memory:"))
     published = time.process_time() - begin - loaded

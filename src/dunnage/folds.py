@@ -10,7 +10,7 @@ sampled there, once, at the driver, after the merge and after the spend.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +39,7 @@ class Fold(Protocol[S]):
     def load(self, data: bytes) -> S: ...
 
 
+@runtime_checkable
 class Rows(Protocol):
     """Where rows live."""
 

@@ -57,7 +57,7 @@ def load(
 
     if engine is not None and engine not in ENGINES:
         raise ParameterError(f"engine must be one of {', '.join(ENGINES)}. Got {shown(engine)}.")
-    if engine in (None, "memory") and not hasattr(data, "fold"):
+    if engine in (None, "memory") and not isinstance(data, Rows):
         return dataset.load(data, policy, period=period)
     from dunnage.engines.trips import count_rows
 
@@ -67,9 +67,8 @@ def load(
 
 def rows_of(data: Any, options: ReadOptions, engine: str | None) -> Rows:
     """Return the rows of a file, query or frame as an engine reads them; rows stay as they are."""
-    if hasattr(data, "fold"):
-        rows: Rows = data
-        return rows
+    if isinstance(data, Rows):
+        return data
     if engine == "duckdb":
         return QueryRows(data)
     if engine == "spark":

@@ -48,6 +48,7 @@ _CELL_BYTES = 40  # of a blank cell of a workbook, while it is read
 MAX_LINES_NAMED = 20
 MAX_TITLE_LINES = 50  # The header of a sheet must be within these lines
 _BLOCK_BYTES = 1 << 24  # of a row in a CSV file
+_STREAM_BYTES = 1 << 22  # of a row in a CSV file that is streamed: Arrow reads up to 32 blocks ahead
 _RELEASE_SECONDS = 1.0  # longest wait for Arrow's threads after an error in a row
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 _GUESSED_DELIMITERS = ",;\t|"
@@ -133,7 +134,7 @@ def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = (), lim
 
     if not path.is_dir() and not is_named(path, PARQUET_ENDINGS):
         content, delimiter = csv_content(path, options.encoding), options.delimiter_in(path)
-        with _refusing_csv(path):
+        with _refusing_csv(path, _BLOCK_BYTES):
             names = _csv_names(path, lambda: io.BytesIO(content), delimiter, quoted=b'"' in content)
             table, bad_rows = _parse_csv(content, names, delimiter)
         return _without(table, bad_rows, len(names), "Fix or quote the cells.")
@@ -169,13 +170,13 @@ def _check_columns(path: Path, part: Path, first: pa.Schema, own: pa.Schema) -> 
 
 
 @contextlib.contextmanager
-def _refusing_csv(path: Path) -> Iterator[None]:
+def _refusing_csv(path: Path, max_bytes: int) -> Iterator[None]:
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, csv.Error, StopIteration):
-        remedy = f"Check quotes, [read] delimiter, and that no row is larger than {_BLOCK_BYTES >> 20} MiB."
+        remedy = f"Check quotes, [read] delimiter, and that no row is larger than {max_bytes >> 20} MiB."
         raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
 
 
@@ -283,13 +284,13 @@ def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Tab
 
     bad_rows: list[int] = []
     text = pa.BufferReader(content.strip(b"\r\n") if len(names) == 1 else content)
-    table = pacsv.read_csv(text, **_csv_options(names, delimiter, bad_rows))
+    table = pacsv.read_csv(text, **_csv_options(names, delimiter, bad_rows, _BLOCK_BYTES))
     if 0 in bad_rows:
         raise csv.Error
     return table.slice(1), bad_rows
 
 
-def _csv_options(names: list[str], delimiter: str, bad_rows: list[int]) -> dict[str, object]:
+def _csv_options(names: list[str], delimiter: str, bad_rows: list[int], block_bytes: int) -> dict[str, object]:
     import pyarrow as pa
     import pyarrow.csv as pacsv
 
@@ -301,7 +302,7 @@ def _csv_options(names: list[str], delimiter: str, bad_rows: list[int]) -> dict[
     as_text, keep_empty = dict.fromkeys(names, pa.string()), len(names) == 1
     return {
         # With threads the number of a row is unknown. The header is read as a row, so that Arrow guesses nothing.
-        "read_options": pacsv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK_BYTES),
+        "read_options": pacsv.ReadOptions(column_names=names, use_threads=False, block_size=block_bytes),
         "parse_options": pacsv.ParseOptions(
             delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note, ignore_empty_lines=not keep_empty
         ),
@@ -648,7 +649,7 @@ class RowStream:
         self._delimiter, self._encoding, quoted = options.delimiter_in(path), options.encoding, False
         for chunk in csv_chunks(path, options.encoding):  # refuses what is not text before the first row is used
             quoted = quoted or b'"' in chunk
-        with _refusing_csv(path):
+        with _refusing_csv(path, _STREAM_BYTES):
             names = _csv_names(path, self._opened, self._delimiter, quoted=quoted)
         self.schema = pa.schema([(name, pa.string()) for name in names])
 
@@ -686,7 +687,8 @@ class RowStream:
         bad_rows, names, first = list[int](), self.schema.names, 0
         chunks = csv_chunks(self.path, self._encoding)
         text = pa.PythonFile(_Chunks(_stripped(chunks) if len(names) == 1 else chunks), mode="r")
-        with _refusing_csv(self.path), pacsv.open_csv(text, **_csv_options(names, self._delimiter, bad_rows)) as source:
+        options = _csv_options(names, self._delimiter, bad_rows, _STREAM_BYTES)
+        with _refusing_csv(self.path, _STREAM_BYTES), pacsv.open_csv(text, **options) as source:
             for batch in source:
                 # Arrow reads ahead, so that all bad rows before the end of a batch are known.
                 positions = np.arange(first, first + len(batch) + len(bad_rows))
