@@ -79,7 +79,9 @@ def truck_figures(release: Release, plan: Plan | None) -> Iterator[KeyFigure]:
         facts = {"worst": worst, "how": how, "blind": chance.words(baseline, record), "error": error}
         facts["sample"] = f" This is {MEMBER_NOTE}." if sample else ""
         spread = "use more trucks: pack --extra-trucks or --max-linkage"
-        if plan.slots is None and release.classes is not None and release.certificate.rows.slots is None:
+        if plan.box is not None:
+            spread = "choose among more look-alike boxes: publish with a larger k"
+        elif plan.slots is None and release.classes is not None and release.certificate.rows.slots is None:
             spread = "spread classes: pack --spread, --extra-trucks or --max-linkage; or seal the plan"
         facts["spread_them"] = spread
         details = {"kind": stated.kind, "note": stated.note}

@@ -696,8 +696,8 @@ class OnGrid(Tiered[Law], ABC):
         more = next((e for e in candidates if e > max(epsilons) and not judged(grid, [e])[2]), None)
         advice = [f"level {depth}"] if depth is not None else []
         advice += [f"epsilon >= {shown_number(more)}"] if more is not None else []
-        text = f"use {' or '.join(advice) or 'more vehicles'}" if noise else f"a share is off by about {sd:.2g}"
-        stated = f"{num_devices:,} vehicles at epsilon {', '.join(shown_number(e) for e in epsilons)}: {text}"
+        text = f"use {' or '.join(advice) or 'more reports'}" if noise else f"a share is off by about {sd:.2g}"
+        stated = f"{num_devices:,} reports at epsilon {', '.join(shown_number(e) for e in epsilons)}: {text}"
         return NoiseVerdict(is_noise=noise, predicted_sd=sd, limit=limit, levels=depth, epsilon=more, message=stated)
 
     def describe(self) -> dict[str, object]:
@@ -780,7 +780,7 @@ class LocalLocation(OnGrid):
     --------
     >>> grid = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=5)
     >>> LocalLocation(grid=grid, epsilon="0.5").noise_verdict(9858).message
-    '9,858 vehicles at epsilon 0.5: use level 3 or epsilon >= 2'
+    '9,858 reports at epsilon 0.5: use level 3 or epsilon >= 2'
     """
 
     name: ClassVar[str] = "local-location"
