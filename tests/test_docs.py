@@ -108,7 +108,7 @@ def run_story(page: str, size: int, capsys: pytest.CaptureFixture[str]) -> str:
 def test_loads_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python, in one folder."""
     monkeypatch.chdir(tmp_path)
-    run_story(LOADS, 12, capsys)
+    run_story(LOADS, 24, capsys)
     (code,) = blocks(LOADS, "python")
     lines = execute(code, tmp_path)
     assert [line.split()[0] for line in lines] == ["upper", "mean"]

@@ -87,9 +87,6 @@ class Source:
         if path.endswith(".bin"):
             return cls(path, lambda: open(path, "rb"))
         spool = tempfile.TemporaryFile()  # noqa: SIM115 - without a name; it lives as long as the source
-        for report in file:
-            data = report.to_bytes()
-            spool.write(len(data).to_bytes(4, "big") + data)
 
         def again() -> IO[bytes]:
             spool.seek(0)
@@ -97,6 +94,9 @@ class Source:
 
         source = cls(path, again)
         weakref.finalize(source, spool.close)
+        for report in file:
+            data = report.to_bytes()
+            spool.write(len(data).to_bytes(4, "big") + data)
         source.num_unread, source.unread = file.num_bad, [f"{path}, {bad}" for bad in file.first_bad]
         return source
 

@@ -302,7 +302,8 @@ def gaussian_scale(variance: Fraction) -> int:
 
 def gaussian_exponent(variance: Fraction, scale: int, value: int) -> Fraction:
     """Return x such that a discrete Laplace number of that scale is kept with probability exp(-x)."""
-    return (abs(value) - variance / scale) ** 2 / (2 * variance)
+    top, bottom = variance.numerator, variance.denominator  # (|value| - variance / scale)^2 / (2 variance)
+    return Fraction((abs(value) * bottom * scale - top) ** 2, 2 * top * bottom * scale**2)
 
 
 def ceil_shift(value: int, bits: int) -> int:

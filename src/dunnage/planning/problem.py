@@ -115,7 +115,7 @@ class PackingProblem:
         rooms = self.trucks[0].capacity.items()
         in_truck = min((int(exact(room) // sizes[name]) for name, room in rooms if sizes.get(name, 0) > 0), default=0)
         groups = np.bincount(self.group)
-        trucks = int((-(-groups // in_truck)).sum()) if in_truck else 0
+        trucks = int((-(-groups // min(in_truck, len(self.group)))).sum()) if in_truck else 0
         return trucks if trucks > len(groups) else None
 
     @property

@@ -100,7 +100,7 @@ class NoisyKind(Kind):
         return (*NOT_CHECKED, *NOISE_NOT_CHECKED)
 
     def cautions(self, release: Release) -> tuple[str, ...]:
-        stated = (release.certificate.rows.noise or {}).items()
+        stated = sorted((release.certificate.rows.noise or {}).items())  # in the order of a file
         laws = {
             name: Cells.of(numeric_domain(release, name), [cell.plain() for cell in cells]) for name, cells in stated
         }
