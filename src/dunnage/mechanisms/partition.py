@@ -259,7 +259,7 @@ class Partition(ClassMechanism):
             "factor": importance / np.array([span for _, _, span in ends]),
             "k": self.k,
             "price": float(self.alpha) * float(importance.sum()),
-            "compiled": len(dataset) >= COMPILE_FROM_RECORDS,
+            "compiled": len(dataset) >= COMPILE_FROM_RECORDS or len(attributes) > 2,
         }
         # looks : for each row its stratum and the ends its cell shows; -1 is the stratum of suppressed rows
         looks = np.full((len(values), 1 + 2 * len(attributes)), -1.0)
