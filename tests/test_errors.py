@@ -267,6 +267,8 @@ def test_swapped_arguments_and_frames_are_refused_in_words() -> None:
         lambda: dn.publish(frame),
         lambda: dn.publish(release),
         lambda: dn.Partition(k=2).release(release, ledger=dn.Ledger(":memory:"), noise=dn.Noise()),
+        lambda: dn.Partition(k=2).release(data, ledger="ledger.sqlite", noise=dn.Noise()),
+        lambda: dn.Partition(k=2).release(data, ledger=dn.Ledger(":memory:"), noise=3),
         lambda: dn.pack(data, capacity=100),
         lambda: dn.pack(release, capacity=100, seconds="5"),
         lambda: dn.pack(release, capacity=100, quantity=["weight"]),

@@ -21,7 +21,7 @@ from dunnage.auditing.findings import RISK_OF_TOPIC, Finding, _tables, by_severi
 from dunnage.auditing.run import Audit
 from dunnage.ledger import Ledger
 from dunnage.model.guarantees import Loss
-from dunnage.model.house import RISKS, House, Limits
+from dunnage.model.house import RISKS, Clearance, House, Limits
 
 NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 99], "resolution": 0.1}
 NOISY = {"name": "noisy-values", "epsilon": 1}
@@ -87,6 +87,13 @@ def test_plans_and_audits_say_whether_they_may_leave(here: Path) -> None:
         assert "MAY NOT LEAVE" in page.text
     (here / "house.toml").unlink()
     assert "LEAVE" not in run("audit", "work/r", "--external", "-o", "work/b").out
+
+
+def test_what_no_limit_applies_to_is_not_called_checked() -> None:
+    for checked, first in ((), "NOT CHECKED"), (("min_k",), "MAY LEAVE"):
+        clearance = Clearance(house="Port", checked=checked)
+        assert clearance.may_leave
+        assert clearance.headline.startswith(first)
 
 
 def test_a_house_file_with_mistakes_lists_them_all(here: Path) -> None:

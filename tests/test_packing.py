@@ -16,6 +16,7 @@ from tests.settle_help import WEIGHT, Published, published
 
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.planning.linkage import exchangeable, truck_linkage
+from dunnage.planning.models import Sealed
 from dunnage.planning.packing import Standard, pack
 from dunnage.planning.plan import Plan
 from dunnage.planning.trucks import Truck
@@ -142,6 +143,16 @@ def test_long_fractions_below_one_are_proven_too() -> None:
         plan = pack(release, capacity=500, model=Standard(statistic="mean"), seconds=20)
         assert plan.status == "optimal"
         assert max(loads(plan, release.uncertain("weight").nominal).values()) <= 500
+
+
+def test_sealed_plans_of_any_floats_state_a_bound() -> None:
+    """They stated 0, because these numbers are rounded."""
+    weights = np.random.default_rng(2).lognormal(2, 1.5, 60).clip(0.1, 400).tolist()
+    shop = Published({"weight": weights, "place": ["a", "b"] * 30}, k=3)
+    whole = [sum(map(Fraction, shop.weights[shop.release.data["place"].to_numpy() == name])) for name in "ab"]
+    for by, parts in ((None, [sum(whole)]), ("place", whole)):
+        plan = pack(shop.release, capacity=500, model=Sealed(), by=by, seconds=1)
+        assert sum(-(-part // 500) for part in parts) <= plan.bound <= plan.objective
 
 
 def test_sensitive_values_limit_who_looks_alike() -> None:

@@ -104,8 +104,16 @@ def test_postcodes_are_released_as_nodes_or_as_strata(tmp_path):
     both = table.append_column("weight", pa.array([float(number) for number in range(60)]))
     weight = {"role": QUASI, "kind": "numeric", "domain": [0, 60]}
     attributes = {"zip": {**ZIP, "role": "public", "prefix": [2]}, "weight": weight}
-    release = published({"name": "partition", "k": 3}, attributes, both).release
-    assert set(release.data["zip"].to_pylist()) == {"80***", "10***"}
+    publication = published({"name": "partition", "k": 3}, attributes, both)
+    publication.write(tmp_path / "public")
+    assert set(publication.release.data["zip"].to_pylist()) == {"80***", "10***"}
+    # Nothing says that shortened codes are unchanged.
+    assert "public columns, shortened as in 00***: zip" in publication.release.certificate.in_clear
+    for file in ("README.md", "certificate.html", "datapackage.json"):
+        text = (tmp_path / "public" / file).read_text()
+        assert "shortened as in 00***" in text
+        assert "unchanged" not in text
+    assert dn.verify(tmp_path / "public", require="void").ok
 
 
 # --- Times of day

@@ -14,6 +14,7 @@ from scipy import stats
 from tests.builders import QUASI, Repeated, a_policy
 from tests.commands import fine, rows, run
 from tests.refusals import refusal
+from tests.settle_help import Published
 
 import dunnage as dn
 from dunnage.errors import ParameterError
@@ -241,6 +242,25 @@ def test_two_quantities_by_commands_with_a_day_at_a_time_under_a_budget(tmp_path
     ]
     points = fine("advise", *options, *frontier, "-o", "frontier")["points"]
     assert any(point["mechanism"] == "size-profile" and "expected" in str(point) for point in points)
+
+
+def test_a_linkage_that_trucks_cannot_lower_names_another_remedy():
+    data = loaded({"weight": [130.0, 200.0, 280.0, 370.0]}, {"epsilon": 50, "intervals": 8})
+    release, _ = dn.publish(data, ledger=":memory:", allow_noise=True)
+    assert min(release.classes["size"].to_pylist()) == 1
+    k_anonymous = Published([10, 20, 60, 80])
+    together, apart = (k_anonymous.plan(bins) for bins in ([0, 0, 1, 1], [0, 1, 0, 1]))
+    for published, plan, remedy in (
+        (release, dn.pack(release, capacity=400, seconds=1), "Publish with fewer intervals"),
+        (k_anonymous.release, together, "Let the planner spread classes"),
+        (k_anonymous.release, apart, "Publish with a larger k"),
+    ):
+        (worst,) = (
+            item
+            for item in dn.audit(published, plan=plan, external=True).findings
+            if item.name == "truck linkage, worst"
+        )
+        assert worst.remedy.startswith(remedy)
 
 
 def test_parcels_without_a_slot_are_placed_or_named():

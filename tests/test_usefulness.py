@@ -220,6 +220,11 @@ def test_the_owner_is_warned_of_rows_that_differ_from_the_expectation(tmp_path):
     assert not warnings(2_000, 1_500)
     for expect, trips_in_file in ((2_000, 900), (2_000, 4_100)):
         assert f"{trips_in_file:,}" in warnings(expect, trips_in_file)[0]
+    # A workload that begins with coarser sums is compared at the level of types all the same.
+    policy = bike_policy(tmp_path, 8, 4_000, {"name": "fitted-counts", "epsilon": 8})
+    dry = dn.rehearse(dn.Dataset.from_table(bikes(8, 4_000), policy), ledger=dn.Ledger(":memory:"))
+    assert dry.usefulness.expected.levels[0].level == "stop pairs"
+    assert not dry.foresight.warnings
     # Each trip is of a type of its own: far thinner than usual.
     policy = bike_policy(tmp_path, 30, 20_000, {"name": "noisy-counts", "epsilon": 8})
     every = [(a, b, minute) for a in range(30) for b in range(30) for minute in range(0, 660, 30)]

@@ -91,3 +91,8 @@ def share_text(share: float) -> str:
     nearly = 0.9995 <= share < 1 - _ROUNDING
     text = "over 99.9 %" if nearly else f"{number_text(float(f'{100 * share:.3g}'))} %"
     return text.replace(" ", NO_BREAK)
+
+
+def unbroken(page: str) -> str:
+    """Keep numbers and their per cent signs on one line of a page. Styles and scripts have no such place."""
+    return page.replace(" %", f"{NO_BREAK}%")

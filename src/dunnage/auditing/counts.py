@@ -497,10 +497,10 @@ def _riders(view: CountsView) -> Iterator[KeyFigure]:
     together = ("together", trips_together, trips, "rider together")
     apart = ("apart", trips_apart, trips, "rider apart")
     one = ("all but one known", trips_together, 1, "rider, one trip")
-    bound = "" if rider else words("no bound on trips")
+    bound, protect = ("", "") if rider else (words("no bound on trips"), words("protect riders"))
     for how, tested, num, who in (apart, one) if rider else (together, apart):
         test = tested(view.answers, num)
-        facts = {"trips": trips, "how": how, "who": words(who, trips=trips), "bound": bound}
+        facts = {"trips": trips, "how": how, "who": words(who, trips=trips), "bound": bound, "protect": protect}
         yield _at_most(view, "membership guess, rider of {trips:,}, {how}", test.success, 0.5, test.details, **facts)
 
 

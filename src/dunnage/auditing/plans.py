@@ -43,7 +43,7 @@ from dunnage.settle import Settlement, apply
 from dunnage.settle.fleets import apply_fleet, true_days, true_universe
 from dunnage.settle.repair import LEFT_BEHIND, Fill, RepairTask, counted_fills, planned_counts, whole_table
 from dunnage.tables.dataset import Dataset
-from dunnage.text import for_unit, percent
+from dunnage.text import for_unit, percent, several
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000
@@ -78,14 +78,25 @@ def truck_figures(release: Release, plan: Plan | None) -> Iterator[KeyFigure]:
             interval, error = noisy_interval(stated, part), words("error if evenly spread")
         facts = {"worst": worst, "how": how, "blind": chance.words(baseline, record), "error": error}
         facts["sample"] = f" This is {MEMBER_NOTE}." if sample else ""
-        spread = "use more trucks: pack --extra-trucks or --max-linkage"
-        if plan.box is not None:
-            spread = "choose among more look-alike boxes: publish with a larger k"
-        elif plan.slots is None and release.classes is not None and release.certificate.rows.slots is None:
-            spread = "spread classes: pack --spread, --extra-trucks or --max-linkage; or seal the plan"
-        facts["spread_them"] = spread
+        facts["lower_it"] = _remedy(release, plan, worst=value if worst else None)
         details = {"kind": stated.kind, "note": stated.note}
         yield figure("truck linkage{worst}", value, baseline, interval, details, **facts)
+
+
+def _remedy(release: Release, plan: Plan, *, worst: float | None) -> str:
+    """Say what lowers truck linkage: its mean, or its worst case if that is given."""
+    profile = release.certificate.rows.slots is not None
+    if plan.box is not None:
+        return "Let the planner choose among more look-alike boxes: publish with a larger k"
+    if worst is not None and release.classes is not None:
+        smallest = int(release.classes.column("size").to_numpy().min())
+        if worst * smallest <= 1 + 1e-9:  # each row of the smallest class already has a truck of its own
+            larger = "fewer intervals in [mechanism], which may take more trucks" if profile else "a larger k"
+            rows = several(smallest, "slot" if profile else "row")
+            return f"Publish with {larger}; more trucks alone do not help, because the smallest class has {rows}"
+    if plan.slots is None and release.classes is not None and not profile:
+        return "Let the planner spread classes: pack --spread, --extra-trucks or --max-linkage; or seal the plan"
+    return "Let the planner use more trucks: pack --extra-trucks or --max-linkage"
 
 
 def noisy_interval(stated: Linkage, part: str) -> Interval:

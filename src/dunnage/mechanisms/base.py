@@ -186,10 +186,13 @@ class Mechanism(Model, abc.ABC):
         from dunnage.publication import Key, Publication
         from dunnage.release import Release
 
-        if not hasattr(dataset, "purpose"):  # verifiers, who load mechanisms, must not reach private rows
-            raise ParameterError(
-                f"release takes a Dataset: dn.load(FILE, policy=POLICY). Got {type(dataset).__name__}."
-            )
+        for given, method, what in (  # verifiers, who load mechanisms, must not reach private rows or ledgers
+            (dataset, "keyed_digest", "release takes a Dataset: dn.load(FILE, policy=POLICY)"),
+            (ledger, "spend", 'ledger must be a Ledger: dn.Ledger("ledger.sqlite")'),
+            (noise, "draw_bytes", "noise must be a Noise: dn.Noise()"),
+        ):
+            if not hasattr(given, method) or isinstance(given, type):
+                raise ParameterError(f"{what}. Got {type(given).__name__}.")
         promise = self.promise(dataset.schema)
         if noise.seeded:
             promise = promise.voided(self.seeded)

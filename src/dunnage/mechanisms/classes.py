@@ -42,7 +42,7 @@ from dunnage.model.measures import (
     size_measures,
     sort_key,
 )
-from dunnage.model.schema import DIAMETER_SUFFIX, Schema
+from dunnage.model.schema import DIAMETER_SUFFIX, Role, Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import generalised
@@ -184,11 +184,6 @@ class ClassMechanism(ClassRelease):
         mechanism: Mapping[str, object] | None = None,
     ) -> Promise:
         """State k-anonymity, with the assumptions of every release of classes and what it shows."""
-        unchanged = [
-            f"{role} columns, unchanged: {', '.join(attribute.name for attribute in attributes)}"
-            for role, attributes in (("public", schema.public), ("sensitive", schema.sensitive))
-            if attributes
-        ]
         return Promise(
             guarantee=KAnonymity(k=self.least_k, protects=schema.protects),
             basis=Basis.PROVED,
@@ -197,7 +192,8 @@ class ClassMechanism(ClassRelease):
             in_clear=(
                 "the number of released records and of suppressed records, the number of classes, the size of each",
                 *in_clear,
-                *unchanged,
+                *schema.clear_columns(Role.PUBLIC),
+                *schema.clear_columns(Role.SENSITIVE),
                 *(attribute.exception for attribute in schema if attribute.exception),
             ),
             numerics=f"{numerics}; the order of rows is an exactly uniform permutation from system entropy",

@@ -56,7 +56,7 @@ from dunnage.model.guarantees import (
     WithinPublishedBorders,
 )
 from dunnage.model.laws import Cells, cut_text, exp_bounds
-from dunnage.model.schema import Schema
+from dunnage.model.schema import Role, Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import floats, generalised, require, same
@@ -150,8 +150,7 @@ class NoisyMechanism(Mechanism):
         assumptions: Sequence[Assumption] = (),
     ) -> Promise:
         known_columns = (PUBLIC_COLUMNS,) if schema.public else ()
-        names = ", ".join(attribute.name for attribute in schema.public)
-        unchanged = [f"public columns, unchanged: {names}"] if names else []
+        unchanged = schema.clear_columns(Role.PUBLIC)
         unchanged += [attribute.exception for attribute in schema if attribute.exception]
         return Promise(
             guarantee=guarantee,

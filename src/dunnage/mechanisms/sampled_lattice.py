@@ -66,7 +66,7 @@ from dunnage.model.guarantees import (
 from dunnage.model.hierarchies import Hierarchy
 from dunnage.model.laws import Cells
 from dunnage.model.measures import class_sizes, size_figures
-from dunnage.model.schema import Schema
+from dunnage.model.schema import Role, Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.sampling import (
     LARGE_DELTA,
@@ -331,9 +331,7 @@ class SampledLattice(ClassRelease):
             f"the generalisation of each released record in the public hierarchies of {names}, at one level for each; "
             "the level is chosen with noise (level 0 is the value itself)",
         ]
-        if schema.public:
-            public = ", ".join(attribute.name for attribute in schema.public)
-            in_clear.append(f"public columns of released records, unchanged: {public}")
+        in_clear += schema.clear_columns(Role.PUBLIC, " of released records")
         if self.left_out == "noisy":
             in_clear.append(
                 "the number of all records, and which rows belong to records that were not sampled or were suppressed, "

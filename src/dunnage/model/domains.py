@@ -864,6 +864,11 @@ class Tree(Coded):
     def labels(self) -> tuple[str, ...]:
         return self._shape.leaves
 
+    @property
+    def shortened(self) -> str:
+        """A value if values are codes of which only the first characters remain, such as ``80***``; empty if not."""
+        return self.labels[0] if self.labels[0].endswith("*") else ""
+
     @cached_property
     def num_levels(self) -> int:
         return len(self.rows[0]) if self.rows else max(self._shape.depths.values()) + 1

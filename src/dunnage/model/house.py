@@ -106,7 +106,8 @@ class Clearance(Model):
             checked = ", ".join(
                 name.removeprefix("min_").removeprefix("max_").replace("_", " ") for name in self.checked
             )
-            return f"MAY LEAVE under the limits of {self.house}" + (f" ({checked})" if checked else " (none applies)")
+            limits = f"MAY LEAVE under the limits of {self.house} ({checked})"
+            return limits if checked else f"NOT CHECKED: no limit of {self.house} applies"
         if self.verdict == "may leave by exception":
             return f"MAY LEAVE BY EXCEPTION, {self.exception}"
         if self.verdict == "may not leave":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.model.documents import suggestion
-from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
+from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.hierarchies import Prefixes
 from dunnage.model.periods import DateFormat
 from dunnage.model.trips import Level, Trip, Universe
@@ -332,6 +332,14 @@ class Schema:
     def sensitive(self) -> tuple[Attribute, ...]:
         """Attributes that are released unchanged and that an attacker wants to learn."""
         return self.with_role(Role.SENSITIVE)
+
+    def clear_columns(self, role: Role, of_what: str = "") -> list[str]:
+        """Say which columns of a role are released unchanged, and which codes are shortened first."""
+        names: dict[str, list[str]] = {}
+        for attribute in self.with_role(role):
+            code = attribute.domain.shortened if isinstance(attribute.domain, Tree) else ""
+            names.setdefault(f"shortened as in {code}" if code else "unchanged", []).append(attribute.name)
+        return [f"{role} columns{of_what}, {how}: {', '.join(columns)}" for how, columns in names.items()]
 
     @property
     def identifiers(self) -> tuple[Attribute, ...]:

@@ -494,7 +494,8 @@ class _Packer:
         elif alone:
             whole = problem.whole(values)
             bins, kinds, bound = self.by_members(whole, problem.group)
-            solution = _Solution(kinds=kinds, bound=bound if whole.exact else 0, bin_of_row=bins)
+            bound = bound if whole.exact else self.bound_below(whole, problem.group)
+            solution = _Solution(kinds=kinds, bound=bound, bin_of_row=bins)
             return self.by_sums(values, solution)
         return self.by_types(values)
 
@@ -541,7 +542,7 @@ class _Packer:
             if packed is None:
                 raise _no_plan(problem)
             bins = packed[0].bin_of_item(type_of.reshape(-1))
-            least = packed[1] if whole.exact else 0
+            least = packed[1] if whole.exact else self.bound_below(whole, problem.group)
             solution = _Solution(kinds=packed[0].kinds, bound=least, bin_of_row=_least_linked(problem, bins))
             return self.by_sums(values, solution)
 
@@ -701,11 +702,14 @@ class _Packer:
         if members is not None:
             values = [members.column(known.name).to_numpy() for known in problem.known]
             group = problem.group_of_class[problem.class_of_member]
-        whole = problem.whole(values)
-        kinds = problem.kinds(whole.below_rooms)
+        return self.bound_below(problem.whole(values), group)
+
+    def bound_below(self, whole: Whole, group: IntArray) -> int:
+        """Bound the cost by numbers that are rounded down, and rooms that are rounded up."""
+        kinds = self.problem.kinds(whole.below_rooms)
         items = [whole.below[rows] for rows in rows_by_group(group)]
-        costs = [int(kind.cost) for kind in kinds]
-        return bound_parts(items, problem.fewest_trucks, kinds, costs, Deadline(self.deadline)).total
+        costs, stop = [int(kind.cost) for kind in kinds], Deadline(self.deadline).part(START_SHARE)
+        return bound_parts(items, self.problem.fewest_trucks, kinds, costs, stop).total
 
     def robust(self, model: Robust) -> _Solution:
         members = self.problem.class_members() if model.budget == "largest" else None
@@ -880,7 +884,7 @@ class _Packer:
 
         return _Solution(
             kinds=kinds,
-            bound=bound if whole.exact else 0,
+            bound=bound if whole.exact else self.bound_below(whole, problem.group_of_class[class_of]),
             certified=_fits_surely("the owner knows the weights and fills the slots; a feasible fill exists"),
             facts={"from_": "multisets"},
             less=less,

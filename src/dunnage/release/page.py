@@ -12,6 +12,7 @@ from typing import Any
 from dunnage.model.certificate import Certificate, ExpectedError, Total
 from dunnage.release.kinds import fill, text_of
 from dunnage.release.kinds.counts import NOISE_WORDS, expected_rows
+from dunnage.text import unbroken
 
 BASIS_WORDS = {
     "proved": "The guarantee follows from the code, under the assumptions named below.",
@@ -55,7 +56,7 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
         about, *rows = expected_rows(expected)
         noise = f'<p class="basis void"><strong>{escape(NOISE_WORDS)}</strong></p>\n' if expected.is_noise else ""
         useful = f"<h2>How far off the counts are</h2>\n{noise}<p>{escape(about[0])}</p>\n{_table(*rows)}"
-    return fill(
+    page = fill(
         "certificate.html",
         style=style,
         style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
@@ -71,6 +72,7 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
         useful=useful,
         made=_named(made.items()),
     )
+    return unbroken(page)
 
 
 def _table(head: Sequence[str], *rows: Sequence[str]) -> str:

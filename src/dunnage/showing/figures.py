@@ -28,7 +28,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.model.certificate import OddsRow
 from dunnage.model.city import EARTH_KM, City
 from dunnage.planning.exports import convex_hull
-from dunnage.text import NO_BREAK, large_percent, number_text, percent, plural, several, share_text
+from dunnage.text import NO_BREAK, large_percent, number_text, percent, plural, several, share_text, unbroken
 
 if TYPE_CHECKING:
     import jinja2
@@ -216,7 +216,7 @@ def render(template: str, content: Mapping[str, object], *, script: str | None =
             text = resources.files("dunnage.showing").joinpath("templates", file).read_text("utf-8")
             inside[name] = Svg(text)
             inside[f"{name}_hash"] = Svg(base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
-    return _environment().get_template(template).render(**inside, **content)
+    return unbroken(_environment().get_template(template).render(**inside, **content))
 
 
 # Axes and marks

@@ -25,7 +25,7 @@ from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.mechanisms.size_profile import SizeProfile
 from dunnage.showing.figures import Scale, Svg, chart, render, short, tag
-from dunnage.text import NO_BREAK, number_text, share_text
+from dunnage.text import number_text, share_text
 
 HEIGHT, FIGURE_HEIGHT = 400.0, 220.0
 _TABLE = (
@@ -69,16 +69,15 @@ def frontier_page(frontier: Frontier) -> str:
         "top": f"{100 * step * math.ceil(highest / step - 1e-9):.6g}",
         "step": f"{step:.6g}",
     }
-    sentences = [_unbroken(sentence) for sentence in frontier.says]
     content = {
         "frontier": frontier,
-        "lead": sentences[0] if sentences else "",
+        "lead": next(iter(frontier.says), ""),
         # Each sentence with its style: a warning, that choosing is not private, or an ordinary one.
         "says": [
             (text, "void" if text.startswith("WARNING") else "claimed" if "not private" in text else "")
-            for text in sentences[1:]
+            for text in frontier.says[1:]
         ],
-        "baseline": _unbroken(frontier.cost_baseline),
+        "baseline": frontier.cost_baseline,
         "best": sum(not point.dominated for point in frontier.points),
         "mixed": mixed,
         "legend": [(as_key(picture), words) for picture, words in legend_of(frontier, plot)],
@@ -120,11 +119,6 @@ def ends_text(measure: Measure) -> str:
     if measure.lower == measure.upper:
         return ""
     return f"{share_text(measure.lower)} to {share_text(measure.upper)}{measure.caveat}"
-
-
-def _unbroken(sentence: str) -> str:
-    """Keep numbers and their per cent signs on one line."""
-    return sentence.replace(" %", f"{NO_BREAK}%")
 
 
 def choice_word(frontier: Frontier) -> str:

@@ -77,7 +77,8 @@ def plan_page(plan: Plan, release: Release) -> str:
         cells = [*([labels[number]] if labels else []), *([plan.truck_of_bin[number]] if len(plan.trucks) > 1 else [])]
         rows.append([f"{number}", *cells, f"{sizes[number]:,}", f"{kinds[number]:,}", *loads, percent(fullest)])
     heads = ["Truck", *([plan.by or ""] if labels else []), *(["Kind"] if len(plan.trucks) > 1 else [])]
-    unit = "Slots" if release.certificate.rows.slots is not None else plural(record).capitalize()
+    counted = "slot" if release.certificate.rows.slots is not None else record
+    unit = plural(counted).capitalize()
     heads += [unit, "Classes", *(f"Load ({name})" for name in plan.quantities), "Filled at most"]
     figures = [
         draw.Figure("Trucks", f"{plan.num_bins:,}", _proof(plan)),
@@ -96,8 +97,8 @@ def plan_page(plan: Plan, release: Release) -> str:
         for place, name in enumerate(plan.quantities)
     ]
     views = _views(plan, release) if plan.box is not None else []
-    pictured = _linkage_picture(plan, release, record) if plan.bin_of_row is not None else None
-    classes = _linked_classes(plan, release, content, record)
+    pictured = _linkage_picture(plan, release, counted) if plan.bin_of_row is not None else None
+    classes = _linked_classes(plan, release, content, counted)
     return _page(plan, release, figures, fills, heads, rows, linkage=pictured, classes=classes, views=views)
 
 
@@ -277,21 +278,22 @@ def _histogram(values: FloatArray, title: str, what: str, label: str) -> draw.Sv
     return draw.columns(x, y, stacks, y_title=what, whole=True, below=draw.x_axis(x, _BASE, title), label=label)
 
 
-def _linkage_picture(plan: Plan, release: Release, record: str) -> draw.Picture | None:
+def _linkage_picture(plan: Plan, release: Release, counted: str) -> draw.Picture | None:
     """Draw for how many records the truck can be named how often; noisy rows have no classes to go by."""
     if release.noisy:
         return None
     chances = linkage_of_rows(exchangeable(release), plan.assignment)
     certain = int((chances >= 1 - draw.SLACK).sum())
     caption = (
-        f"How often someone who knows a {record}'s values names its truck: {percent(float(chances.mean()))} of the "
-        f"time on average." + (f" For {several(certain, record)} the truck is certain." if certain else "")
+        f"How often someone who knows a {release.certificate.guarantee.protects}'s values names its truck: "
+        f"{percent(float(chances.mean()))} of the time on average."
+        + (f" For {several(certain, counted)} the truck is certain." if certain else "")
     )
-    svg = _histogram(100 * chances, "truck named, per cent", plural(record), caption)
+    svg = _histogram(100 * chances, "truck named, per cent", plural(counted), caption)
     return draw.Picture(title="Truck linkage", svg=svg, caption=caption)
 
 
-def _linked_classes(plan: Plan, release: Release, content: _Content, record: str) -> list[list[str]]:
+def _linked_classes(plan: Plan, release: Release, content: _Content, counted: str) -> list[list[str]]:
     """List the classes whose trucks are easiest to name: how many of a class are together, and where."""
     if release.noisy:
         return []
@@ -314,7 +316,7 @@ def _linked_classes(plan: Plan, release: Release, content: _Content, record: str
     return [
         [
             describe(int(row_of[group])),
-            several(int(sizes[group]), record),
+            several(int(sizes[group]), counted),
             f"{int(largest[group]):,} in truck {int(where[group])}",
             percent(float(shares[group])),
         ]

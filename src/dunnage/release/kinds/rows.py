@@ -137,7 +137,9 @@ class NoisyKind(Kind):
             return f"{name}{_in_unit(name, release)} with noise, on the public grid{_clamped(name, release)}"
         role = attributes[name].role if name in attributes else ""
         if role in (PUBLIC, SENSITIVE):
-            return f"{role} attribute, released unchanged{_clamped(name, release)}"
+            code = getattr(domain_of(release, name), "shortened", "") if attributes[name].domain else ""
+            how = f"shortened as in {code}" if code else "released unchanged"
+            return f"{role} attribute, {how}{_clamped(name, release)}"
         base = name.removesuffix("_diameter")
         if base != name and role == "" and base in attributes:
             return f"longest of the shortest paths between the vertices in {base}"
