@@ -419,7 +419,8 @@ def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
     """Warn if the trips are spread far more thinly than predicted. Private; refuses nothing."""
     from dunnage.mechanisms.counts import true_counts
 
-    counted, assumed = true_counts(data), usefulness.expected.levels[0].trips
+    counted = true_counts(data)
+    assumed = max(usefulness.expected.levels, key=lambda level: level.sums).trips  # of the released types
     each = counted.num_trips / max(1, len(counted.cells))
     if 0 < each * MAX_OFF < assumed and not usefulness.is_noise:
         yield (

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
 from dunnage.model.documents import suggestion
+from dunnage.model.periods import LABEL, LENGTHS
 from dunnage.model.policy import Written, is_for_devices
 from dunnage.model.schema import RESERVED_NAMES
 from dunnage.tables.reader import ReadOptions
@@ -263,8 +264,15 @@ def policy_like(
     more = [_row_table(column, kinds[column], _seen(seen.get(column), read or ReadOptions())) for column in added]
     more += [_read(read, {})] if read is not None else []
     if not for_devices and "period" not in document:
-        more.append(_TEXTS["next"])
-        remarks.append(f"{name} has no [period], so the ledger would refuse a second file: one was added")
+        length, moment = _likely_length(document)
+        column = _line(f"column = {_text(moment)}") + "# trips on the dates of other periods are not counted"
+        if length == LABEL or seen.get(moment) == "clock":
+            column = (
+                _line('# column = "date"') + "# the column with the date or label; without it, a file is one period"
+            )
+        more.append(_TEXTS["next"].format(length=_line(f'length = "{length}"'), like=LENGTHS[length], column=column))
+        added_rule = f"one was added, of one {length}, such as --period {LENGTHS[length]}"
+        remarks.append(f"{name} has no [period], so the ledger would refuse a second file: {added_rule}")
     elif not for_devices:
         remarks.append(f"{name} has a [period], so you can also use it as it is, with the next --period")
     if folder is not None and written.path is not None:  # files are relative to the policy
@@ -282,6 +290,16 @@ def policy_like(
         )
     same = () if added else ("the columns are the same",)
     return LikeDraft(text, (*same, *remarks), ready=not added and not for_devices)
+
+
+def _likely_length(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what one release of a policy without [period] covers, by the number of dates it states, and the time."""
+    trip, expect = (table if isinstance(table := document.get(key), Mapping) else {} for key in ("trip", "expect"))
+    days = expect.get("days")
+    num = sum(days.values()) if isinstance(days, Mapping) else expect.get("dates")
+    dates = num if trip and isinstance(num, int) else 0
+    lengths = {"day": range(1, 2), "week": range(2, 8), "month": range(20, 32)}  # a month has 20 working days
+    return next((length for length, nums in lengths.items() if dates in nums), LABEL), str(trip.get("time"))
 
 
 def _head(dataset: str, protects: str, says: str, story: str) -> str:
