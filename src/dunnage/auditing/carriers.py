@@ -173,9 +173,9 @@ class Fleet:
         return range(int(self.micros.min()) // per_day, int(self.micros.max()) // per_day + 1)
 
     @property
-    def ends(self) -> dict[str, str]:
+    def compared_days(self) -> str:
         stated = words("days stated" if self.reported or self.task.schedule.days else "days of rows")
-        return {"first": day_text(self.days[0]), "last": day_text(self.days[-1]), "stated": stated}
+        return words("truth by slot", first=day_text(self.days[0]), last=day_text(self.days[-1]), stated=stated)
 
     @property
     def num_slots(self) -> int:
@@ -403,7 +403,7 @@ class EstimatesTruth(NamedTuple):
             "too many slots": lambda: fleet.num_slots > _MAX_SLOTS,
         }
         why = next((why for why, holds in whys.items() if holds()), "")
-        note = words("truth by row", why=words(why)) if why else words("truth by slot", **fleet.ends)
+        note = words("truth by row", why=words(why)) if why else fleet.compared_days
         slots_known = why in ("", "rows are reports")
         return cls(view, fleet, FleetTruth.of(fleet, by_row=bool(why)), (note, *fleet.notes), slots_known)
 

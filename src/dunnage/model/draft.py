@@ -85,28 +85,36 @@ def likely_persons(kinds: Mapping[str, str]) -> list[str]:
 
 
 def _draft_rows(dataset: str, kinds: Mapping[str, str], options: ReadOptions, seen: Mapping[str, str]) -> str:
-    tables = [_row_table(name, kind, _seen(seen.get(name), options)) for name, kind in kinds.items()]
-    head = _head(dataset, "record", 'what one row stands for: "package", "ride", "order" ...', "rows")
+    rides = likely_story(kinds) == "trips"
+    ends = (_end(kinds, "from"), _end(kinds, "to")) if rides else ()
+    tables = [
+        _row_table(name, kind, _seen(seen.get(name), options), "station" if name in ends else "moment" if rides else "")
+        for name, kind in kinds.items()
+    ]
+    says = 'what one row stands for: "package", "ride", "order" ...'
+    head = _head(dataset, "ride" if rides else "record", says, "rows", "rides" if rides else "rows")
     persons = likely_persons(kinds)
     if persons:
         tables.append(_TEXTS["persons"].format(person=_text(persons[0])))
-    name = "partition" if "numeric" in kinds.values() else "utility-clusters"
+    name = "partition" if "numeric" in kinds.values() and not rides else "utility-clusters"
     kept = '# small = "suppress"       # leave out rows that share their public values with fewer than k - 1 others\n'
     return "\n".join(
         [
             head + kept,
             *tables,
             _TEXTS["mechanism"].format(name=_line(f'name = "{name}"')),
-            _TEXTS["loading"],
+            *([] if rides else [_TEXTS["loading"]]),
             _period(kinds, _first(kinds, lambda name, kind: kind in ("time", "date"))),
             _read(options, seen),
         ]
     )
 
 
-def _row_table(name: str, kind: str, remarks: list[str]) -> str:
+def _row_table(name: str, kind: str, remarks: list[str], of_ride: str = "") -> str:
     hints = (hint for meaning, hint in _TABLES["hints"].items() if _means(name, meaning))
     hint = _TABLES["hints"]["time"] if kind in ("time", "date") else next(hints, _TABLES["general"][kind])
+    if of_ride == "station" or (of_ride and kind == "time"):
+        hint = _TABLES["rides"][of_ride]
     if name in RESERVED_NAMES:
         hint = "drop, or rename the column in data and policy, because releases use this name"
     lines = [f"[attributes.{_key(name)}]", f'role = ""                  # {hint}', *remarks]
@@ -114,6 +122,8 @@ def _row_table(name: str, kind: str, remarks: list[str]) -> str:
         more = _TEXTS["row_prefix"]
     elif remarks and kind != "numeric":
         lines, more = lines + [f"# {line.removeprefix('# ')}" for line in _bounds(name)], ""
+    elif of_ride == "station":
+        more = _TEXTS["row_station"]
     else:
         lines += _bounds(name) if kind == "numeric" else []
         more = _TEXTS[f"row_{'text' if kind == 'flag' else kind}"]
@@ -302,10 +312,10 @@ def _likely_length(document: Mapping[str, Any]) -> tuple[str, str]:
     return next((length for length, nums in lengths.items() if dates in nums), LABEL), str(trip.get("time"))
 
 
-def _head(dataset: str, protects: str, says: str, story: str) -> str:
+def _head(dataset: str, protects: str, says: str, story: str, command: str = "") -> str:
     others = " or ".join(f"--story {other}" for other in STORIES if other != story)
     return _TEXTS["head"].format(
-        command=_TABLES["next"][story],
+        command=_TABLES["next"][command or story],
         story=_TABLES["story"][story],
         others=others,
         rules="" if story == "devices" else _TEXTS["rules"],
