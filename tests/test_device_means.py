@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.commands import fine, run
 from tests.estimates_help import LOAD, SPEED, TIERS, fleet_tallies, fleet_task, refuses, truck_task
+from tests.refusals import refusal
 
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.run import audit
@@ -287,6 +288,12 @@ def test_files_named_after_vehicles_with_semicolons_and_shifts_past_midnight(tmp
     assert {name: set(values) for name, values in read.items()} == {f"T{truck}": {40.5 + truck} for truck in range(4)}
     assert Fleet.read("gps", "fleet.toml").num_slots == 4 * 4 * 24
     assert Fleet.read("gps", "stated.toml").num_slots == 4 * 3 * 24
+    # Devices reported some days of the file (--from, --to): the truth is that of the same days.
+    some = Fleet.read("gps", "fleet.toml", days=("2026-10-14", "2026-10-15"))
+    assert some.num_slots == 4 * 2 * 24
+    assert "from 2026-10-14 to 2026-10-15," in some.compared_days
+    assert len(next(some.by_row()).steps[0]["kmh"]) == len(some.order) < some.num_rows
+    refusal(InputError, Fleet.read, "gps", "fleet.toml", days=("2026-11-14", "2026-11-15"))
     run("device simulate gps --task task.json --vehicle-column lorry -o r.bin").refused("'file'")
 
 

@@ -307,3 +307,14 @@ def test_stops_by_any_usual_name_are_the_ends_of_trips(ends: tuple[str, str]) ->
     text = draft_policy("taps", kinds)
     assert f'origin = "{ends[0]}"' in text
     assert f'destination = "{ends[1]}"' in text
+
+
+def test_rides_as_rows_are_not_drafted_as_loads() -> None:
+    """Drafts of rides named trucks, dropped stations and times, and took a mechanism for numbers."""
+    kinds = {"card": "text", "from_station": "text", "to_station": "text", "departure": "time", "fare": "numeric"}
+    text = draft_policy("rides", kinds, story="rows")
+    assert not any(word in text for word in ("truck", "loading", "partition"))
+    assert [text.count(f'# kind = "{kind}"') for kind in ("graph", "clock")] == [2, 1]
+    assert all(line in text for line in ('protects = "ride"', 'name = "utility-clusters"', "--goal distortion"))
+    loads = draft_policy("loads", {"parcel": "text", "weight": "numeric"}, story="rows")
+    assert all(word in loads for word in ("trucks", "[loading]", "partition"))

@@ -304,3 +304,36 @@ def test_drafts_of_trips_ask_how_dates_are_written(place: Path) -> None:
     assert "attributes.departure.format" in [problem.where for problem in error.problems]
     Path("trips.csv").write_text("card,from_stop,to_stop,departure\na,S1,S2,2026-11-15 08:12\n")
     assert 'format = ""' not in dn.draft("trips.csv")
+
+
+def test_the_next_week_of_trips_is_published_under_a_policy_like_the_last(place: Path) -> None:
+    for week, monday in (("w23", date(2014, 6, 2)), ("w24", date(2014, 6, 9))):
+        times = [f"{monday + timedelta(days=number % 7)} {6 + number % 12:02d}:30" for number in range(420)]
+        rows = [f"{'AB'[number % 2]},{'BA'[number % 2]},{time}\n" for number, time in enumerate(times)]
+        Path(f"{week}.csv").write_text("".join(["from,to,at\n", *rows]))
+    Path("stops.csv").write_text("stop\nA\nB\n")
+    last = (
+        'dataset = "taps"\nprotects = "trip"\n\n[trip]\norigin = "from"\ndestination = "to"\ntime = "at"\n\n'
+        + "".join(f'[attributes.{end}]\nrole = "quasi-identifier"\nkind = "stop"\n\n' for end in ("from", "to"))
+        + '[attributes.at]\nrole = "quasi-identifier"\nkind = "time"\ndomain = ["06:00", "18:00"]\n'
+        'window_minutes = 360\n\n[city]\nstops = "stops.csv"\n\n[expect]\ndates = 7\ntrips = 400\n\n'
+        '[mechanism]\nname = "noisy-counts"\nepsilon = 1\n'
+    )
+    Path("taps.toml").write_text(last)
+    fine("publish w23.csv --policy taps.toml -o r23")
+    remarks = fine("draft w24.csv --like taps.toml -o weekly.toml")["remarks"]
+    assert any("--period 2026-W47" in remark for remark in remarks)
+    assert fine("publish w24.csv --policy weekly.toml --period 2014-W24 --dry-run")["refusals"] == []
+    fine("publish w24.csv --policy weekly.toml --period 2014-W24 -o r24")
+    assert len(dn.load("w23.csv", "weekly.toml", period="2014-W24")) == 0, "trips of another week are not counted"
+    # What one release covers is stated by the policy; without dates in the cells, a file is one period.
+    for num, length in ((1, "day"), (5, "week"), (21, "month"), (12, "label")):
+        Path("taps.toml").write_text(last.replace("dates = 7", f"dates = {num}"))
+        rule = dn.Policy.from_text(dn.draft("w24.csv", like="taps.toml"), path=Path("x").absolute()).period
+        assert rule is not None
+        assert (rule.length, rule.column) == (length, "at" if length != "label" else None)
+    Path("clock.csv").write_text("from,to,at\nA,B,08:12\nB,A,9:30\n")
+    Path("taps.toml").write_text(last)
+    rule = dn.Policy.from_text(dn.draft("clock.csv", like="taps.toml"), path=Path("x").absolute()).period
+    assert rule is not None
+    assert (rule.length, rule.column) == ("week", None)

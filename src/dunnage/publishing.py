@@ -419,8 +419,8 @@ def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
     """Warn if the trips are spread far more thinly than predicted. Private; refuses nothing."""
     from dunnage.mechanisms.counts import true_counts
 
-    # The finest level has the fewest trips of each; the first is what receivers look at, which may be coarser.
-    counted, assumed = true_counts(data), min(level.trips for level in usefulness.expected.levels)
+    counted = true_counts(data)
+    assumed = max(usefulness.expected.levels, key=lambda level: level.sums).trips  # of the released types
     each = counted.num_trips / max(1, len(counted.cells))
     if 0 < each * MAX_OFF < assumed and not usefulness.is_noise:
         yield (

@@ -211,6 +211,10 @@ class Part(NamedTuple):
         num_draws = min(max_draws, max(MIN_DRAWS, DRAWN_TRIPS // max(1, truth.num_trips)))
         asked = trial.mechanism.levels(trial.policy.schema)
         others = {name: columns for name, columns in levels_of(whole).items() if columns not in asked.values()}
+        if (
+            self.hours is not None
+        ):  # sums over all hours also have the errors of quiet hours, where most cells are empty
+            others = {name: columns for name, columns in others.items() if not {*columns}.isdisjoint(SLOT_COLUMNS)}
         errors, levels = list[list[float]](), {**asked, **others}
         for draw in range(num_draws):
             if sum(error[0] for error in errors) > num_draws * largest:

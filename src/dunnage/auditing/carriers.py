@@ -34,7 +34,7 @@ from dunnage.auditing.findings import Details, Interval, KeyFigure, Progress, Ve
 from dunnage.collecting import batch
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.estimate import MAX_SHARES, planar_matrix, walsh_hadamard
-from dunnage.collecting.files import Log, Readings, RowFile, Rows, Window, most_steps
+from dunnage.collecting.files import Log, Readings, RowFile, Rows, Window, most_steps, read_days
 from dunnage.collecting.promises import OTHER, OUTSIDE
 from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
 from dunnage.devices.client import TaskLosses, check_task, mechanism_of
@@ -109,12 +109,19 @@ class Fleet:
     numbers: Mapping[str, FloatArray]  # Columns of numbers, NaN where one is missing
     notes: tuple[str, ...] = ()  # What came up when the file was read
     policy_digest: str = ""
+    reported: tuple[int, int] | None = None  # First and last day of the reports, if stated; from 1 January 1970
 
     def __repr__(self) -> str:
         return f"Fleet({self.task.dataset!r}, private)"
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], policy: CarrierPolicy | str | os.PathLike[str]) -> Fleet:
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        policy: CarrierPolicy | str | os.PathLike[str],
+        *,
+        days: tuple[str, str] | None = None,  # First and last day that devices reported, if the policy does not say so
+    ) -> Fleet:
         """Read the rows of a file, or of a folder of files, under a policy for devices."""
         rules = policy if isinstance(policy, CarrierPolicy) else read_carriers(policy)
         task, columns = task_of(rules), rules.file_columns
@@ -127,7 +134,7 @@ class Fleet:
             pieces.append((np.array(own, dtype=np.int64)[labels.indices.to_numpy(zero_copy_only=False)], rows))
         if not pieces:
             raise InputError(str(path), ["has no rows. Give the rows that devices reported from."])
-        return cls(
+        fleet = cls(
             task=task,
             columns=columns,
             vehicles=np.concatenate([vehicles for vehicles, _ in pieces]),
@@ -135,7 +142,11 @@ class Fleet:
             numbers={name: np.concatenate([rows.numbers[name] for _, rows in pieces]) for name in source.numbers},
             notes=tuple(source.notes()),
             policy_digest=rules.digest(),
+            reported=None if days is None else read_days(days, task),
         )
+        if not len(fleet.order):
+            raise InputError(str(path), ["has no rows on the days of the reports. Correct --from and --to."])
+        return fleet
 
     @property
     def num_vehicles(self) -> int:
@@ -154,16 +165,16 @@ class Fleet:
 
     @cached_property
     def days(self) -> range:
-        """The days of the collection or, if the task does not state them, of the rows; from 1 January 1970."""
+        """The days of the reports or, if nobody states them, of the rows; from 1 January 1970."""
         assert self.micros is not None
-        if self.task.schedule.days:
-            return range(self.task.schedule.span[0], self.task.schedule.span[1] + 1)
+        if stated := self.reported or (self.task.schedule.span if self.task.schedule.days else None):
+            return range(stated[0], stated[1] + 1)
         per_day = SECONDS_PER_DAY * 1_000_000
         return range(int(self.micros.min()) // per_day, int(self.micros.max()) // per_day + 1)
 
     @property
     def compared_days(self) -> str:
-        stated = words("days stated" if self.task.schedule.days else "days of rows")
+        stated = words("days stated" if self.reported or self.task.schedule.days else "days of rows")
         return words("truth by slot", first=day_text(self.days[0]), last=day_text(self.days[-1]), stated=stated)
 
     @property
@@ -193,8 +204,12 @@ class Fleet:
 
     @cached_property
     def order(self) -> IntArray:
-        """Rows in the order of vehicles and moments, as in :meth:`by_row`."""
-        return np.lexsort((self.vehicles,) if self.micros is None else (self.micros, self.vehicles))
+        """Rows of the reported days in the order of vehicles and moments, as in :meth:`by_row`."""
+        if self.micros is None:
+            return np.lexsort((self.vehicles,))
+        order = np.lexsort((self.micros, self.vehicles))
+        days = self.micros[order] // (SECONDS_PER_DAY * 1_000_000)
+        return order if self.reported is None else order[(days >= self.reported[0]) & (days <= self.reported[1])]
 
     def by_row(self) -> Iterator[Readings]:
         """Yield every row as a reading; its path is the vehicle's rows before it."""

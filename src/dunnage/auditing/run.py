@@ -151,6 +151,8 @@ class Audit(Displayed, Tabular, Model):
     statistic: str  # what the release states about a class, or `noise`, `counts`, `estimates`
     external: bool  # whether it was made without the data, so that you may share it
     says: str = Field(default_factory=lambda fields: _SAYS[fields["external"]])  # who may see it
+    # what to know before any figure: that most slots had no reading, for example
+    cautions: Annotated[Listed[str], Field(exclude_if=lambda texts: not texts)] = ()
     findings: Listed[Finding]  # the findings, by topic
     # the records most at risk, the worst first, each with its `source_row` (as in the key). Records have `rows` that
     # could be them, `record_linkage`, and `attribute_linkage` by sensitive column. Trips have `suspicion`, `alike` and
@@ -205,6 +207,7 @@ class Audit(Displayed, Tabular, Model):
     def summary(self, *, every: bool = False) -> str:
         """Describe the audit for a person: verdict, main risks, what privacy cost; and ``every`` finding if wanted."""
         lines = [f"Audit of {self.dataset}" + (f", {self.period}" if self.period else ""), self.says, ""]
+        lines += [part for text in self.cautions for part in (f"CAUTION: {text}", "")]
         if self.clearance is not None:
             lines += [self.clearance.text(), ""]
         leading, others = self.risks[: self.num_leading], self.risks[self.num_leading :]
@@ -365,6 +368,7 @@ def audit(
         release=certificate.digest,
         protects=certificate.guarantee.protects,
         statistic=draft.statistic,
+        cautions=tuple(draft.cautions),
         findings=tuple(sorted(draft.findings, key=lambda item: findings.TOPICS.index(item.topic))),
         at_risk=tuple(draft.at_risk),
         notes=tuple(draft.notes),
@@ -445,6 +449,7 @@ class Draft:
     at_risk: Sequence[AtRisk] = ()
     risk_says: str = ""  # What that means, or why nobody is at risk
     notes: list[str] = field(default_factory=list)  # What could not be computed
+    cautions: Sequence[str] = ()  # What to know before any figure
 
     @property
     def external(self) -> bool:
@@ -485,7 +490,8 @@ class Draft:
     def _add_estimates(self) -> None:
         view = EstimatesView.of(self.release)
         outside, notes = carriers.view_figures(view.task, self.tell)
-        self.add(outside, [*self.release.owner.cautions(self.release), *notes])
+        self.cautions = self.release.owner.cautions(self.release)
+        self.add(outside, notes)
         if self.fleet is not None:
             truth = EstimatesTruth.of(view, self.fleet)
             public, self.findings = self.findings, []

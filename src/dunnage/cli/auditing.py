@@ -31,6 +31,10 @@ def audit(
     shuttle_hour: shared.ShuttleHour = None,
     key: shared.KeyOption = None,
     period: shared.PeriodOption = None,
+    first: Annotated[
+        OptText, Option("--from", help="Devices: first day of the reports, if the policy has no days.")
+    ] = None,
+    last: Annotated[OptText, Option("--to", help="Devices: last day of the reports.")] = None,
     known_within: Annotated[
         OptFloat, Option(help="Also attack with numbers known to within this share, such as 0.05.")
     ] = None,
@@ -82,7 +86,7 @@ def audit(
             place = dn.load_city(city)
         result = dn.audit(
             release,
-            None if external else _rows(release, data, policy, period),
+            None if external else _rows(release, data, policy, period, shared.days_of(first, last)),
             plan,
             key=dn.Key.read(key) if key is not None and not external else None,
             city=place,
@@ -105,12 +109,16 @@ def audit(
         raise typer.Exit(1)
 
 
-def _rows(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset | Fleet:
+def _rows(
+    release: Path, data: Path | None, policy: Path | None, period: str | None, days: tuple[str, str] | None
+) -> Dataset | Fleet:
     """Load the rows that a release was made from, or that devices reported from."""
     if data is not None and policy is not None and dn.Release.read(release).kind == "estimates":
         from dunnage.auditing.carriers import Fleet
 
-        return Fleet.read(data, policy)
+        return Fleet.read(data, policy, days=days)
+    if days is not None:
+        raise ParameterError("--from and --to are for reports of devices. Leave them out; --period names a period.")
     return _audited(release, data, policy, period)
 
 

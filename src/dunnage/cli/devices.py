@@ -84,14 +84,6 @@ def device_task(
     print_result(result, "\n".join(lines), as_json)
 
 
-def _days(first: str | None, last: str | None) -> tuple[str, str] | None:
-    if first is None and last is None:
-        return None
-    if first is None or last is None:
-        raise ParameterError("--from and --to belong together. Give both; for one day, the same day twice.")
-    return first, last
-
-
 def _columns(task: Task, vehicle: str | None, time: str | None, places: str | None) -> FileColumns:
     names = None if places is None else tuple(name.strip() for name in places.split(","))
     given = {"vehicle": vehicle, "time": time, "places": names}
@@ -154,7 +146,7 @@ def device_perturb(
             enrol=enrol,
             adopt=adopt,
             now=None if now is None else read_clock(now),
-            days=_days(first, last),
+            days=shared.days_of(first, last),
             accept_clock=accept_clock,
             cap=cap,
             counter=counter,
@@ -214,7 +206,7 @@ def device_simulate(
             seed=seed,
             every_row=every_row,
             tally=tally,
-            days=_days(first, last),
+            days=shared.days_of(first, last),
             max_age=max_age,
             force=force,
             progress=tell,
@@ -265,7 +257,7 @@ def estimate(
     wanted.check(agreed)
     with progress() as tell:
         came = None if received is None else read_clock(received)
-        collected = dn.collect(reports, agreed, days=_days(first, last), received=came, progress=tell)
+        collected = dn.collect(reports, agreed, days=shared.days_of(first, last), received=came, progress=tell)
         for line in collected.lines():
             print_text(f"WARNING: left out: {line}", err=True)
         for warning in collected.warnings:

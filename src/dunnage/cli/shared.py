@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from dunnage.errors import CheckFailed, ReleaseError
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 
 if TYPE_CHECKING:
     from dunnage.model.house import Clearance, House
@@ -112,3 +112,11 @@ def progress(*, plain: bool = False) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda stage: status.update(stage)
+
+
+def days_of(first: str | None, last: str | None) -> tuple[str, str] | None:
+    if first is None and last is None:
+        return None
+    if first is None or last is None:
+        raise ParameterError("--from and --to belong together. Give both; for one day, the same day twice.")
+    return first, last

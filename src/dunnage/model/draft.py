@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
 from dunnage.model.documents import suggestion
+from dunnage.model.periods import LABEL, LENGTHS
 from dunnage.model.policy import Written, is_for_devices
 from dunnage.model.schema import RESERVED_NAMES
 from dunnage.tables.reader import ReadOptions
@@ -84,28 +85,36 @@ def likely_persons(kinds: Mapping[str, str]) -> list[str]:
 
 
 def _draft_rows(dataset: str, kinds: Mapping[str, str], options: ReadOptions, seen: Mapping[str, str]) -> str:
-    tables = [_row_table(name, kind, _seen(seen.get(name), options)) for name, kind in kinds.items()]
-    head = _head(dataset, "record", 'what one row stands for: "package", "ride", "order" ...', "rows")
+    rides = likely_story(kinds) == "trips"
+    ends = (_end(kinds, "from"), _end(kinds, "to")) if rides else ()
+    tables = [
+        _row_table(name, kind, _seen(seen.get(name), options), "station" if name in ends else "moment" if rides else "")
+        for name, kind in kinds.items()
+    ]
+    says = 'what one row stands for: "package", "ride", "order" ...'
+    head = _head(dataset, "ride" if rides else "record", says, "rows", "rides" if rides else "rows")
     persons = likely_persons(kinds)
     if persons:
         tables.append(_TEXTS["persons"].format(person=_text(persons[0])))
-    name = "partition" if "numeric" in kinds.values() else "utility-clusters"
+    name = "partition" if "numeric" in kinds.values() and not rides else "utility-clusters"
     kept = '# small = "suppress"       # leave out rows that share their public values with fewer than k - 1 others\n'
     return "\n".join(
         [
             head + kept,
             *tables,
             _TEXTS["mechanism"].format(name=_line(f'name = "{name}"')),
-            _TEXTS["loading"],
+            *([] if rides else [_TEXTS["loading"]]),
             _period(kinds, _first(kinds, lambda name, kind: kind in ("time", "date"))),
             _read(options, seen),
         ]
     )
 
 
-def _row_table(name: str, kind: str, remarks: list[str]) -> str:
+def _row_table(name: str, kind: str, remarks: list[str], of_ride: str = "") -> str:
     hints = (hint for meaning, hint in _TABLES["hints"].items() if _means(name, meaning))
     hint = _TABLES["hints"]["time"] if kind in ("time", "date") else next(hints, _TABLES["general"][kind])
+    if of_ride == "station" or (of_ride and kind == "time"):
+        hint = _TABLES["rides"][of_ride]
     if name in RESERVED_NAMES:
         hint = "drop, or rename the column in data and policy, because releases use this name"
     lines = [f"[attributes.{_key(name)}]", f'role = ""                  # {hint}', *remarks]
@@ -113,6 +122,8 @@ def _row_table(name: str, kind: str, remarks: list[str]) -> str:
         more = _TEXTS["row_prefix"]
     elif remarks and kind != "numeric":
         lines, more = lines + [f"# {line.removeprefix('# ')}" for line in _bounds(name)], ""
+    elif of_ride == "station":
+        more = _TEXTS["row_station"]
     else:
         lines += _bounds(name) if kind == "numeric" else []
         more = _TEXTS[f"row_{'text' if kind == 'flag' else kind}"]
@@ -263,8 +274,15 @@ def policy_like(
     more = [_row_table(column, kinds[column], _seen(seen.get(column), read or ReadOptions())) for column in added]
     more += [_read(read, {})] if read is not None else []
     if not for_devices and "period" not in document:
-        more.append(_TEXTS["next"])
-        remarks.append(f"{name} has no [period], so the ledger would refuse a second file: one was added")
+        length, moment = _likely_length(document)
+        column = _line(f"column = {_text(moment)}") + "# trips on the dates of other periods are not counted"
+        if length == LABEL or seen.get(moment) == "clock":
+            column = (
+                _line('# column = "date"') + "# the column with the date or label; without it, a file is one period"
+            )
+        more.append(_TEXTS["next"].format(length=_line(f'length = "{length}"'), like=LENGTHS[length], column=column))
+        added_rule = f"one was added, of one {length}, such as --period {LENGTHS[length]}"
+        remarks.append(f"{name} has no [period], so the ledger would refuse a second file: {added_rule}")
     elif not for_devices:
         remarks.append(f"{name} has a [period], so you can also use it as it is, with the next --period")
     if folder is not None and written.path is not None:  # files are relative to the policy
@@ -284,10 +302,20 @@ def policy_like(
     return LikeDraft(text, (*same, *remarks), ready=not added and not for_devices)
 
 
-def _head(dataset: str, protects: str, says: str, story: str) -> str:
+def _likely_length(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what one release of a policy without [period] covers, by the number of dates it states, and the time."""
+    trip, expect = (table if isinstance(table := document.get(key), Mapping) else {} for key in ("trip", "expect"))
+    days = expect.get("days")
+    num = sum(days.values()) if isinstance(days, Mapping) else expect.get("dates")
+    dates = num if trip and isinstance(num, int) else 0
+    lengths = {"day": range(1, 2), "week": range(2, 8), "month": range(20, 32)}  # a month has 20 working days
+    return next((length for length, nums in lengths.items() if dates in nums), LABEL), str(trip.get("time"))
+
+
+def _head(dataset: str, protects: str, says: str, story: str, command: str = "") -> str:
     others = " or ".join(f"--story {other}" for other in STORIES if other != story)
     return _TEXTS["head"].format(
-        command=_TABLES["next"][story],
+        command=_TABLES["next"][command or story],
         story=_TABLES["story"][story],
         others=others,
         rules="" if story == "devices" else _TEXTS["rules"],

@@ -97,9 +97,8 @@ class PeriodRule:
         if (length := length_of(period)) != self.length:
             remedy = f"Write a {self.length}" if self.length != LABEL else "Choose another label"
             like = "" if length == LABEL else f", which looks like a {length}"
-            raise ParameterError(
-                f"{wanted}. Got period {shown(period)}{like}. {remedy}, or change length in [period] of the policy."
-            )
+            change = f'write length = "{length}" in [period] of the policy'
+            raise ParameterError(f"{wanted}. Got period {shown(period)}{like}. {remedy}, or {change}.")
         dates_of(period)  # the calendar must have it
 
 

@@ -921,7 +921,8 @@ def _notes(release: Release, task: FleetTask, sized: Sized) -> tuple[str, ...]:
             "in reserve."
         )
     if not task.served:
-        return (*noise, "No trip needs a shuttle, so no fleet is needed.")
+        useless = " Noise may hide the true trips: this plan says nothing about the fleet they need." if noise else ""
+        return (*noise, f"No released trip needs a shuttle, so the plan has none.{useless}")
     most = max(map(grain, sized.fleet), default=1)
     fewer = "one shuttle fewer" if most == 1 else f"one shuttle fewer (up to {most} fewer in large zones)"
     idle = [name for name, number in zip(task.ground.zones, sized.fleet, strict=True) if not number]

@@ -30,6 +30,7 @@ from dunnage.model.city import EARTH_KM, Buses, City
 from dunnage.model.routes import find_routes
 from dunnage.model.trips import END_COLUMNS, Level
 from dunnage.samples import common
+from dunnage.text import several
 
 ZONES = ("north", "east", "south", "west")
 MAX_STOPS, MAX_ZONES = 4_000, 100
@@ -148,7 +149,8 @@ def lay_town(num_stops: int = _NUM_STOPS, num_zones: int = len(ZONES), seed: int
     hubs = np.argmin(np.linalg.norm(places[None] - wanted[:, None], axis=2), axis=1)
     if len(set(hubs.tolist())) < len(hubs) or len(set(zones.tolist())) < num_zones:
         raise ParameterError(
-            f"{num_stops} stops are too few for {num_zones} zones with two hubs each. Use more stops or fewer zones."
+            f"{several(num_stops, 'stop')} are too few for {several(num_zones, 'zone')} with two hubs each. Use more "
+            f"stops{' or fewer zones' if num_zones > 1 else ''}."
         )
     rank = np.arange(num_stops) - np.searchsorted(zones, zones) + 1
     digits = max(2, len(str(rank.max())))

@@ -938,6 +938,8 @@ def _kind(cells: pa.Array, options: reader.ReadOptions) -> str:
 def _seen(cells: pa.Array, kind: str, forms: Counter[str], options: reader.ReadOptions) -> str:
     """Return what cells look like if they are probably not read as intended; otherwise nothing."""
     if kind == "time":
+        if is_text(cells.type) and not any("-" in word for word in _words(cells)):
+            return "clock"  # times of day, without dates
         return "offset" if any(_WITH_OFFSET.fullmatch(word) for word in _words(cells)) else ""
     if kind != "text":
         return ""

@@ -337,7 +337,12 @@ def expected_lines(expected: ExpectedError) -> list[str]:
 
 
 def _hours(expected: ExpectedError) -> str:
-    return "" if expected.hours is None else f" (predicted for {' to '.join(expected.hours)})"
+    if expected.hours is None:
+        return ""
+    hours = " to ".join(expected.hours)
+    return (
+        f" (predicted for {hours} alone; other sums over the whole day are left out: quiet hours add to their errors)"
+    )
 
 
 def _expected_words(expected: ExpectedError) -> str:
