@@ -67,8 +67,8 @@ FIRST = (
 """Files that several processes begin with."""
 
 # A busy machine is slow, which is no fault of what is tested. By default the same examples and the same noise come
-# every time, so that nothing fails by chance, and an eighth of the examples that a test asks for; long runs look for new
-# ones, and for all. DUNNAGE_NOISE=7 tries other noise.
+# every time, so that nothing fails by chance, and an eighth of the examples that a test asks for; long runs look for
+# new ones, and for all. DUNNAGE_NOISE=7 tries other noise.
 BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", derandomize=True, **BUSY)
 settings.register_profile("nightly", print_blob=True, **BUSY)
