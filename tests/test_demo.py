@@ -18,6 +18,7 @@ import dunnage as dn
 import dunnage_demo as demo
 from dunnage.advising.frontier import Frontier
 from dunnage.errors import InternalError, OutputError
+from dunnage.text import unbroken
 from dunnage_demo import run_demo
 from dunnage_demo.story import Numbers, Story, Traced, bars_picture, find_field, signed
 
@@ -188,7 +189,7 @@ def test_numbers_are_listed_once_and_shown_or_worked_with(ran, page, listed):
     figures = [json.loads((folder / story / "figures.json").read_bytes())["figures"] for story in STORIES]
     inputs = {place for found in figures for figure in found.values() for place in figure["from"]}
     for line in listed:
-        drawn = f": {line['text']}</text>" in text
+        drawn = f": {unbroken(line['text'])}</text>" in text
         is_input = f"{line['file']}#{line['field']}" in inputs
         assert f"{line['name']}: {line['file']} {line['field']}" in linked or drawn or is_input, line
 
