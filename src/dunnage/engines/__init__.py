@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,15 +79,16 @@ def rows_of(data: Any, options: ReadOptions, engine: str | None) -> Rows:
     return FileRows(data, options)
 
 
-class _Batches:
+class _Batches(ABC):
     """Rows that one process reads, batch after batch."""
 
     source: str
     schema: pa.Schema
     problems: Sequence[Problem] = ()
 
+    @abstractmethod
     def batches(self, columns: Sequence[str]) -> Iterable[tuple[pa.RecordBatch, IntArray]]:
-        raise NotImplementedError
+        """Yield batches with the positions of their rows."""
 
     def fold(self, fold: Fold[S]) -> S:
         state = fold.start()
