@@ -188,6 +188,18 @@ def thorough(request: pytest.FixtureRequest) -> bool:
     return _long(request.config)
 
 
+@pytest.fixture(scope="module")
+def _few_candidates(thorough: bool) -> Iterator[None]:
+    """Let advice measure a third of its candidates, for stories that only pass by it."""
+    from dunnage.advising import advice
+
+    with pytest.MonkeyPatch.context() as patch:
+        sweep = advice.sweep
+        if not thorough:
+            patch.setattr(advice, "sweep", lambda candidates, *more, **named: sweep(candidates[::3], *more, **named))
+        yield
+
+
 @pytest.fixture
 def within(request: pytest.FixtureRequest) -> Callable[[float], AbstractContextManager[None]]:
     """``with within(2):`` allows two CPU seconds, as meant on an idle machine.
