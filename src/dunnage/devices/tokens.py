@@ -21,7 +21,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -244,7 +244,7 @@ class Wallet:
         raise damaged("it is damaged.")
 
 
-def _token(data: Mapping[str, Any]) -> dict[str, str]:
+def _token(data: Any) -> dict[str, str]:
     names = {"id", "signature"} if "signature" in data else {"id", "blinded", "inverse"}
     if set(data) != names or len(bytes.fromhex(data["id"])) != ID_BYTES:
         raise ValueError
