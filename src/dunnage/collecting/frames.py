@@ -36,7 +36,7 @@ from dunnage.collecting.tally import BITS, SYMBOLS, Packed, Tallies, Tally
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.numbers import JointReport, LocalNumeric, SampledReport, combination
 from dunnage.devices.paths import Independent
-from dunnage.devices.places import InClear
+from dunnage.devices.places import InClear, SubsetSelection
 from dunnage.devices.report import (
     CUT_OFF,
     MAX_BAD_NAMED,
@@ -138,6 +138,9 @@ class TierReader:
         for byte in range(self.width - 1, -1, -1):  # compared like numbers, the highest byte first
             possible &= ~equal | (rows[:, byte] <= last[byte])
             equal &= rows[:, byte] == last[byte]
+        oracle = law.oracle if isinstance(law := self.law, InClear) else law
+        if isinstance(oracle, SubsetSelection):
+            possible &= np.unpackbits(rows, axis=1, count=oracle.num_inputs, bitorder="little").sum(1) == oracle.size
         return possible
 
     def add(self, tally: Tally, rows: Packed) -> None:
