@@ -668,8 +668,8 @@ def first_oracle(num_inputs: int, epsilon: Fraction) -> Oracle:
     return min((pair for pair in pairs if pair[0] <= bound), key=lambda pair: (pair[1].payload_bits, pair[0]))[1]
 
 
-# Methods that choose an oracle. "auto" is what a policy or task of version 0.1.0 means, also if it names no method; what
-# Dunnage writes today says "best".
+# Methods that choose an oracle. "auto" is what a policy or task of version 0.1.0 means, also if it names no method;
+# what Dunnage writes today says "best".
 CHOICES = {"auto": first_oracle, "best": best_oracle}
 
 
