@@ -35,7 +35,6 @@ from dunnage.collecting import batch
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.estimate import MAX_SHARES, planar_matrix, walsh_hadamard
 from dunnage.collecting.files import Log, Readings, RowFile, Rows, Window, most_steps, read_days
-from dunnage.collecting.promises import OTHER, OUTSIDE
 from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
 from dunnage.devices.client import TaskLosses, check_task, mechanism_of
 from dunnage.devices.numbers import (
@@ -70,6 +69,7 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release import Release
 from dunnage.release.kinds import floats
+from dunnage.release.kinds.estimates import OTHER, OUTSIDE
 from dunnage.tables.reader import FIRST_ROW
 from dunnage.text import number_text, percent
 from dunnage.verification import check_estimate_columns, check_estimate_lines

@@ -80,6 +80,7 @@ from dunnage.model.certificate import EstimateMeasures, SpendStatement, certify
 from dunnage.noise.source import ceil_divide
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.release.kinds import ESTIMATES
+from dunnage.release.kinds.estimates import OTHER
 from dunnage.text import percent
 
 FEW = 8  # With fewer reports their own variance says too little, and the law's largest variance is used
@@ -981,4 +982,4 @@ def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: 
         # The others are what the listed ones leave over.
         lower, upper = (1 - float(ends[listed].sum()) for ends in (shares.upper, shares.lower))
         ends = min(max(lower, 0.0), float(rest)), max(min(upper, 1.0), float(rest))
-        lines.add("share", purpose, (float(rest), *ends), path=promises.OTHER)
+        lines.add("share", purpose, (float(rest), *ends), path=OTHER)
