@@ -41,7 +41,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -521,10 +521,16 @@ class Shares(NamedTuple):
 
 
 def estimate_shares(
-    mechanism: LocalLocation | LocalTrajectory, tallies: Sequence[Tally], *, confidence: float, rule: str
+    mechanism: LocalLocation | LocalTrajectory,
+    tallies: Sequence[Tally],
+    *,
+    confidence: float,
+    rule: str,
+    law_of: Callable[[str], Any] | None = None,  # The law of the reports of a tier, if not that of the mechanism
 ) -> Shares:
     filled = [tally for tally in tallies if tally.num_reports]
-    laws, nums = [mechanism.channel(tally.tier) for tally in filled], [tally.num_reports for tally in filled]
+    laws = [(law_of or mechanism.channel)(tally.tier) for tally in filled]
+    nums = [tally.num_reports for tally in filled]
     planar = [law for law in laws if isinstance(law, Planar)]
     if planar:  # the likeliest map of all tiers, or of each by itself, and intervals by inverting the channel
         parts = [next(iter(tally.parts.values())) for tally in filled]
