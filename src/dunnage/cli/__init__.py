@@ -28,6 +28,7 @@ from dunnage.cli.auditing import advise, audit, prove
 from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
 from dunnage.cli.generate import generate_app
 from dunnage.cli.planning import apply, pack, size
+from dunnage.cli.serving import serve
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, InternalError, OutputError, ParameterError
 from dunnage.model.guarantees import Basis
@@ -47,6 +48,7 @@ _LOOP = {
     "prove": "Check what each mechanism claims and what it gives away.",
     "estimate": "Estimate means, maps and paths from device reports.",
     "device": "Make tasks and reports for devices; seal identity records.",
+    "serve": "Run the collector that devices report to.",
     "budget": "Show or set the privacy budget in a ledger.",
     "demo": "Run all three stories on generated data.",
 }
@@ -382,7 +384,7 @@ def budget_set(
         print_result(statement.to_dict(), statement.summary(), as_json)
 
 
-for _command in (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, demo):
+for _command in (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, serve, demo):
     app.command(short_help=_LOOP[_command.__name__])(_command)
 for _name, _group in (("generate", generate_app), ("device", device_app), ("budget", budget_app)):
     app.add_typer(_group, name=_name, short_help=_LOOP[_name])

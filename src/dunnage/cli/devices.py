@@ -160,6 +160,37 @@ def device_perturb(
     print_result({"out": str(out), **done.to_dict()}, f"{done.summary()}\nWritten   {out}", as_json)
 
 
+@device_app.command("send")
+def device_send(
+    collector: Annotated[str, Argument(help="Address of the collector, such as https://collector.example.org.")],
+    task: TaskOption,
+    allowance: Annotated[Path, Option(help="Allowance file of the vehicle; private.")],
+    code: Annotated[
+        OptText, Option(help="One-time code to enrol with. The token is then kept beside the file.")
+    ] = None,
+    as_json: shared.JsonFlag = False,
+) -> None:
+    """Send the reports that an allowance holds to a collector. Nothing is spent; sending again is free.
+
+    It tries for some minutes. The exit code is 1 if reports are left to send.
+
+    Example: dunnage device send https://collector.example.org --task task.json --allowance truck.own
+    """
+    from dunnage.collecting.files import read_task_file
+    from dunnage.devices.sending import Collector, send_stored
+
+    agreed = read_task_file(task)
+    with progress() as tell, dn.Allowance.open(allowance, agreed) as account:
+        tell("sending")
+        done = send_stored(account, Collector(collector, agreed), code=code)
+    lines = [f"Sent      {done.num_sent} reports are stored now; the collector had {done.num_known} before"]
+    lines += [f"Refused   {num} as {kind}" for kind, num in sorted(done.refused.items())]
+    lines += [f"Waiting   {done.num_waiting} reports could not be sent. Try again later"] if done.num_waiting else []
+    print_result(done.to_dict(), "\n".join(lines), as_json)
+    if done.num_waiting:
+        raise typer.Exit(1)
+
+
 @device_app.command("simulate", short_help="Make the reports of every vehicle in a file.")
 def device_simulate(
     data: Annotated[
