@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.collector_help import DAY, NOON, PERIOD, SCHEDULE, TASK, Bench, body_of, made
-from tests.estimates_help import truck_task
+from tests.estimates_help import PLACES, TELEMETRY, refuses, truck_task
 
 from dunnage.collecting import store as stores
+from dunnage.collecting import views
 from dunnage.collecting.collector import CLOSED, ESTIMATED, split_frames
 from dunnage.collecting.estimate import estimate
 from dunnage.collecting.files import collect
@@ -29,11 +31,14 @@ from dunnage.collecting.periods import (
     due_work,
     erase_period,
     estimate_days,
+    frozen,
     note_estimated,
     statement_of,
 )
 from dunnage.collecting.store import Head, Period, Store
+from dunnage.devices.client import mechanism_of
 from dunnage.devices.report import Report, write_reports
+from dunnage.devices.task import Tier
 from dunnage.errors import CheckFailed, ParameterError, Refusal, StoreError
 from dunnage.noise.source import Noise
 
@@ -412,6 +417,102 @@ def test_many_ids_and_room_for_them():
         assert ids.admit(part[:, 0].copy(), part[:, 1].copy(), np.zeros(20_000, np.uint8), own) == 20_000
     assert ids.admit(words[:20_000, 0].copy(), words[:20_000, 1].copy(), np.zeros(20_000, np.uint8), own) == 0
     assert ids.num == 60_000
+
+
+SHARP = (Tier(name="basic", epsilon="6"), Tier(name="strict", epsilon="4"))
+BLUNT = (Tier(name="basic", epsilon="2.5"), Tier(name="strict", epsilon="2"))
+UNARY = replace(PLACES, tiers=BLUNT, parameters={"method": "optimised-unary"})
+SEEN = truck_task(replace(TELEMETRY, tiers=SHARP), UNARY, schedule=SCHEDULE)
+
+
+@pytest.fixture(scope="module")
+def closed():
+    """Two closed days of a fleet that is a little faster on the second; a third with forged reports."""
+    with tempfile.TemporaryDirectory() as folder:
+        bench, noise = Bench(Path(folder) / "data"), Noise()
+        bench.collector.add_task(SEEN, "gateway")
+        mechanisms = [mechanism_of(SEEN, purpose) for purpose in SEEN.purposes]
+        for day in range(DAY, DAY + 3):
+            bench.now, reports = NOON + (day - DAY) * 86_400.0, []
+            for at in range(400):
+                speed = {"speed": 40.0 + 30 * (day - DAY) + at % 10, "load": 5.0}
+                for number, value in enumerate((speed, (104.0, 30.6))):
+                    tier = SEEN.slot_tiers(SEEN.purposes[number])[at % 2]
+                    payload = mechanisms[number].perturb(value, tier=tier, noise=noise)
+                    if day == DAY + 2 and number == 1 and at < 300:
+                        payload = (1 << 5).to_bytes(len(payload), "little")  # one bit: a cell where nobody is
+                    facts = {"purpose": number, "tier": at % 2, "day": day, "slot": 11, "payload": payload}
+                    reports.append(Report(task=SEEN.prefix, report_id=noise.draw_bytes(16), **facts))
+            assert bench.send(*reports, task=SEEN).accepted == 800
+            if day == DAY:
+                views.set_alarm(bench.collector, SEEN.digest, "fast", alarm(limit=60.0))
+                cell = alarm(purpose="places", attribute=None, cell=5, limit=0.01)
+                views.set_alarm(bench.collector, SEEN.digest, "busy cell", cell)
+            close_period(bench.collector, Period(SEEN.digest, day), early=True)
+            views.judge_day(bench.collector, Period(SEEN.digest, day))
+        yield bench.collector
+        bench.collector.stop()
+
+
+def alarm(**changes):
+    facts = {"purpose": "telemetry", "attribute": "speed", "direction": "above", "false_alarms_per_year": 0.1}
+    return views.Alarm(**{**facts, "limit": 50.0, **changes})
+
+
+def test_views_by_day_and_tier(closed):
+    by_day = views.view(closed, SEEN.digest, "day", DAY, DAY + 2, confidence=1 - 1e-9)
+    assert [part["day"] for part in by_day] == ["2026-11-16", "2026-11-17", "2026-11-18"]
+    for part, truth in zip(by_day, (44.5, 74.5, 104.5), strict=True):
+        (mean,) = [row for row in part["estimates"] if row.get("attribute") == "speed" and row["quantity"] == "mean"][
+            :1
+        ]
+        assert mean["lower"] <= truth <= mean["upper"]
+        assert part["reports"] == 800
+    by_tier = views.view(closed, SEEN.digest, "tier", DAY, DAY + 2)
+    assert [(part["tier"], part["reports"]) for part in by_tier] == [("basic", 1_200), ("strict", 1_200)]
+    with pytest.raises(ParameterError, match="by day or by tier"):
+        views.view(closed, SEEN.digest, "vehicle", DAY, DAY)
+
+
+def test_a_view_refuses_noise(bench):
+    noise = Noise()
+    bench.send(*(made(noise) for _ in range(6)))
+    close_period(bench.collector, PERIOD, early=True)
+    (part,) = views.view(bench.collector, TASK.digest, "day", DAY, DAY)
+    assert part["estimates"] == []
+    assert "would be noise" in part["noise"]["places"]
+
+
+def test_alarms_state_their_false_alarms(closed):
+    told = {item["name"]: item for item in views.judged(closed, SEEN.digest)}
+    raised = {name: [day["raised"] for day in reversed(item["days"])] for name, item in told.items()}
+    assert raised["fast"] == [False, True, True]
+    assert raised["busy cell"] == [False, False, True]
+    assert alarm().confidence == pytest.approx(1 - 0.2 / 365)
+    low = alarm(direction="below", limit=65.0)
+    assert low.judge(SEEN, frozen(closed, SEEN.digest, DAY, DAY), "gateway")["raised"]
+    assert not low.judge(SEEN, frozen(closed, SEEN.digest, DAY + 1, DAY + 1), "gateway")["raised"]
+    assert views.drop_alarm(closed, SEEN.digest, "fast")
+    assert not views.drop_alarm(closed, SEEN.digest, "fast")
+    assert [item["name"] for item in views.judged(closed, SEEN.digest)] == ["busy cell"]
+    for wrong in (
+        {"purpose": "none"},
+        {"attribute": "height"},
+        {"attribute": None, "cell": 3},
+        {"purpose": "places", "attribute": None, "cell": 99},
+    ):
+        with refuses(ParameterError, wrong):
+            alarm(**wrong).check(SEEN)
+    for wrong in ({"attribute": None}, {"cell": 3}, {"false_alarms_per_year": 0.0}, {"direction": "up"}):
+        with refuses(ValueError, wrong):
+            alarm(**wrong)
+
+
+def test_forged_reports_are_noticed_by_their_bits(closed):
+    cautions = [statement_of(closed.store, Period(SEEN.digest, day)).cautions for day in range(DAY, DAY + 3)]
+    assert cautions[:2] == [[], []]  # honest reports raise it once in 500 million periods
+    assert len(cautions[2]) == 2  # in both tiers
+    assert all("fewer bits" in caution for caution in cautions[2])
 
 
 def test_the_chain_is_what_the_documents_say():

