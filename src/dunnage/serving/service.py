@@ -157,19 +157,21 @@ class Service:
         self.stop_server: Callable[[], None] = lambda: None
         clocks = {} if clock is None else {"clock": clock}
         self.store = Store.open(settings.database or self.data)
+        people = self.store.book.rows("SELECT hash, roles FROM people")
+        self.people = {bytes(key): frozenset(roles.split()) for key, roles in people}
+        try:
+            settings.check_exposure(bool(self.people))
+        except BaseException:
+            self.store.close()
+            raise
         self.collector = Collector(self.store, self._deliver, stopped=self._stopped, **clocks)
-        self.senders: dict[bytes, Sender] = {}
-        self._load_senders()
-        self.people = {bytes(key): frozenset(roles.split()) for key, _, roles in self._people()}
-        settings.check_exposure(bool(self.people))
+        rows = self.store.book.rows("SELECT task, name, hash, vehicles FROM devices WHERE hash IS NOT NULL")
+        self.senders = {bytes(key): self._sender(task, name, vehicles) for task, name, key, vehicles in rows}
         self.requests: Counter[tuple[str, int]] = Counter()
         self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
         self._sessions: dict[bytes, float] = {}
         self._link = secrets.token_urlsafe(24) if settings.is_loopback else ""
         self._answers: dict[int, bytes] = {}
-
-    def _people(self) -> list[Any]:
-        return self.store.book.rows("SELECT hash, name, roles FROM people")
 
     @property
     def link(self) -> str:
@@ -186,10 +188,6 @@ class Service:
         self.store.book.write("INSERT INTO people VALUES (?, ?, ?)", key, _checked_name(name), role)
         self.people[key] = frozenset([role])
         return token
-
-    def _load_senders(self) -> None:
-        rows = self.store.book.rows("SELECT task, name, hash, vehicles FROM devices WHERE hash IS NOT NULL")
-        self.senders = {bytes(key): self._sender(task, name, vehicles) for task, name, key, vehicles in rows}
 
     def _sender(self, digest: str, name: str, vehicles: int) -> Sender:
         task = self.collector.tasks[digest]
@@ -615,7 +613,10 @@ class Service:
         """Close what is over and erase what is due, once a minute."""
         while True:
             if self.collector.is_ready:
-                await run_in_threadpool(self.do_due)
+                try:
+                    await run_in_threadpool(self.do_due)
+                except Exception as error:  # tried again in a minute
+                    log("failed", work="due", error=type(error).__name__)
             await asyncio.sleep(60)
 
     def do_due(self) -> None:
