@@ -117,7 +117,6 @@ def schemas() -> dict[Path, str]:
     from dunnage.advising.frontier import Frontier
     from dunnage.auditing.run import Audit
     from dunnage.collecting.periods import ClosingStatement
-    from dunnage.collecting.views import Alarm
     from dunnage.model.certificate import Certificate
     from dunnage.model.house import HouseTables
     from dunnage.model.policy import PolicyTables
@@ -130,7 +129,6 @@ def schemas() -> dict[Path, str]:
     models = {
         "policy": PolicyTables,
         "house": HouseTables,
-        "alarm": Alarm,
         "certificate": Certificate,
         "closing-statement": ClosingStatement,
         "plan": PlanDocument,

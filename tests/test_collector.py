@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.collector_help import DAY, NOON, PERIOD, SCHEDULE, TASK, Bench, body_of, made, postgres_server
-from tests.estimates_help import PLACES, TELEMETRY, refuses, truck_task
+from tests.estimates_help import PLACES, TELEMETRY, truck_task
 
-from dunnage.collecting import intake, views
+from dunnage.collecting import intake
 from dunnage.collecting import store as stores
 from dunnage.collecting.collector import CLOSED, ESTIMATED, split_frames
 from dunnage.collecting.estimate import estimate
@@ -30,7 +30,6 @@ from dunnage.collecting.periods import (
     due_work,
     erase_period,
     estimate_days,
-    frozen,
     note_estimated,
     statement_of,
 )
@@ -454,75 +453,19 @@ def closed():
                     facts = {"purpose": number, "tier": at % 2, "day": day, "slot": 11, "payload": payload}
                     reports.append(Report(task=SEEN.prefix, report_id=noise.draw_bytes(16), **facts))
             assert bench.send(*reports, task=SEEN).accepted == 800
-            if day == DAY:
-                views.set_alarm(bench.collector, SEEN.digest, "fast", alarm(limit=60.0))
-                cell = alarm(purpose="places", attribute=None, cell=5, limit=0.01)
-                views.set_alarm(bench.collector, SEEN.digest, "busy cell", cell)
             close_period(bench.collector, Period(SEEN.digest, day), early=True)
-            views.judge_day(bench.collector, Period(SEEN.digest, day))
         yield bench.collector
         bench.collector.stop()
 
 
-def alarm(**changes):
-    facts = {"purpose": "telemetry", "attribute": "speed", "direction": "above", "false_alarms_per_year": 0.1}
-    return views.Alarm(**{**facts, "limit": 50.0, **changes})
-
-
-def test_views_by_day_and_tier(closed):
-    by_day = views.view(closed, SEEN.digest, "day", DAY, DAY + 2, confidence=1 - 1e-9)
-    assert [part["day"] for part in by_day] == ["2026-11-16", "2026-11-17", "2026-11-18"]
-    for part, truth in zip(by_day, (44.5, 74.5, 104.5), strict=True):
-        (mean,) = [row for row in part["estimates"] if row.get("attribute") == "speed" and row["quantity"] == "mean"][
-            :1
-        ]
-        assert mean["lower"] <= truth <= mean["upper"]
-        assert part["reports"] == 800
-    by_tier = views.view(closed, SEEN.digest, "tier", DAY, DAY + 2)
-    assert [(part["tier"], part["reports"]) for part in by_tier] == [("basic", 1_200), ("strict", 1_200)]
-    with pytest.raises(ParameterError, match="by day or by tier"):
-        views.view(closed, SEEN.digest, "vehicle", DAY, DAY)
-
-
-def test_a_view_refuses_noise(bench):
-    noise = Noise()
-    bench.send(*(made(noise) for _ in range(6)))
-    close_period(bench.collector, PERIOD, early=True)
-    (part,) = views.view(bench.collector, TASK.digest, "day", DAY, DAY)
-    assert part["estimates"] == []
-    assert "would be noise" in part["noise"]["places"]
-
-
-def test_alarms_state_their_false_alarms(closed):
-    told = {item["name"]: item for item in views.judged(closed, SEEN.digest)}
-    raised = {name: [day["raised"] for day in reversed(item["days"])] for name, item in told.items()}
-    assert raised["fast"] == [False, True, True]
-    assert raised["busy cell"] == [False, False, True]
-    assert alarm().confidence == pytest.approx(1 - 0.2 / 365)
-    low = alarm(direction="below", limit=65.0)
-    assert low.judge(SEEN, frozen(closed, SEEN.digest, DAY, DAY), "gateway")["raised"]
-    assert not low.judge(SEEN, frozen(closed, SEEN.digest, DAY + 1, DAY + 1), "gateway")["raised"]
-    assert views.drop_alarm(closed, SEEN.digest, "fast")
-    assert not views.drop_alarm(closed, SEEN.digest, "fast")
-    assert [item["name"] for item in views.judged(closed, SEEN.digest)] == ["busy cell"]
-    for wrong in (
-        {"purpose": "none"},
-        {"attribute": "height"},
-        {"attribute": None, "cell": 3},
-        {"purpose": "places", "attribute": None, "cell": 99},
-    ):
-        with refuses(ParameterError, wrong):
-            alarm(**wrong).check(SEEN)
-    for wrong in ({"attribute": None}, {"cell": 3}, {"false_alarms_per_year": 0.0}, {"direction": "up"}):
-        with refuses(ValueError, wrong):
-            alarm(**wrong)
-
-
-def test_forged_reports_are_noticed_by_their_bits(closed):
+def test_forged_reports_are_noticed_at_closing(closed):
     cautions = [statement_of(closed.store, Period(SEEN.digest, day)).cautions for day in range(DAY, DAY + 3)]
-    assert cautions[:2] == [[], []]  # honest reports raise it once in 500 million periods
-    assert len(cautions[2]) == 2  # in both tiers
-    assert all("fewer bits" in caution for caution in cautions[2])
+    assert cautions[:2] == [[], []]
+    assert cautions[2]
+    over_days = estimate_days(closed, SEEN.digest, DAY, DAY + 1, confidence=1 - 1e-9)
+    (mean,) = [row for row in over_days.data.to_pylist() if row["quantity"] == "mean" and row["attribute"] == "speed"]
+    assert mean["lower"] <= 59.5 <= mean["upper"]
+    assert sum(sum(tiers.values()) for tiers in over_days.certificate.estimates.reports.values()) == 1_600
 
 
 def test_the_chain_is_what_the_documents_say():

@@ -67,7 +67,7 @@ class DemoPage(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory):
+def ran(tmp_path_factory, _few_candidates):
     stages: list[str] = []
     done = run_demo(tmp_path_factory.mktemp("demo") / "out", quick=True, progress=stages.append)
     return done, stages

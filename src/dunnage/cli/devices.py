@@ -261,6 +261,13 @@ def estimate(
     received: Annotated[
         OptText, Option(help="When the reports came in (or: now). Leaves out those of slots that were not due then.")
     ] = None,
+    robust: Annotated[
+        bool,
+        Option(
+            "--robust",
+            help="Also test whether honest devices sent the reports of maps, and weigh unlikely ones down.",
+        ),
+    ] = False,
     sign: shared.SignOption = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
@@ -270,7 +277,9 @@ def estimate(
     Example: dunnage estimate reports.jsonl --task task.json -o estimates
     """
     from dunnage.collecting.estimate import write_estimates
-    from dunnage.collecting.files import read_clock, read_task_file
+    from dunnage.collecting.files import read_clock, read_days, read_task_file
+    from dunnage.collecting.forged import bits_warnings, robust_maps
+    from dunnage.collecting.frames import Source
     from dunnage.collecting.precision import Precision, more_lines, needs_of_release
     from dunnage.folders import check_new_folder
     from dunnage.model.certificate import load_private_key
@@ -286,6 +295,8 @@ def estimate(
         load_private_key(sign)  # fail before the reports are read, which may take long
     agreed, wanted = read_task_file(task), Precision.read(precision)
     wanted.check(agreed)
+    if robust and any(path.suffix == ".json" for path in reports):
+        raise ParameterError("--robust looks at single reports, and tallies have none. Give report files.")
     with progress() as tell:
         came = None if received is None else read_clock(received)
         collected = dn.collect(reports, agreed, days=shared.days_of(first, last), received=came, progress=tell)
@@ -293,11 +304,17 @@ def estimate(
             print_text(f"WARNING: left out: {line}", err=True)
         for warning in collected.warnings:
             print_text(f"WARNING: {warning}", err=True)
+        level = nearest_float(share(confidence, what="confidence"))
+        for text in bits_warnings(agreed, collected.tallies):
+            print_text(f"WARNING: {text}", err=True)
+        sources = [Source.of_file(str(path)) for path in reports] if robust else []
+        span = None if first is None and last is None else read_days(shared.days_of(first, last), agreed)
+        maps = robust_maps(agreed, sources, days=span, received=came, confidence=level) if robust else {}
         tell("estimating")
         release = dn.estimate(
             collected.tallies,
             agreed,
-            confidence=nearest_float(share(confidence, what="confidence")),
+            confidence=level,
             combine=combine,
             allow_noise=allow_noise,
             left_out=collected.left_out,
@@ -312,9 +329,11 @@ def estimate(
     lines.append(f"Page      {page.name} beside it" + (f"; {cells.name}" if has_maps(release) else ""))
     lines.append(f"Reports   {collected.num_reports:,} counted")
     lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate)]
+    lines += [f"Forged    {text}" for made in maps.values() for text in made.lines()]
     lines += [*_rows_text(release), *(f"Precision {text}" for text in more_lines(needs, agreed, collected.num_days))]
     result = {"release": str(out), **collected.to_dict(), **describe_release(release)}
     result |= {"cautions": list(cautions), "precision": [need.to_dict() for need in needs]}
+    result |= {"robust": {name: made.to_dict() for name, made in maps.items()}} if robust else {}
     print_result(result, "\n".join(lines), as_json)
 
 

@@ -41,7 +41,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -60,7 +60,16 @@ from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_t
 from dunnage.devices.client import check_task, mechanisms_of
 from dunnage.devices.numbers import LocalNumeric, Reading, SquareWave, odds_of
 from dunnage.devices.paths import Independent, LocalTrajectory
-from dunnage.devices.places import DIRECTIONS, HadamardResponse, InClear, LocalLocation, NoiseVerdict, Oracle, Planar
+from dunnage.devices.places import (
+    DIRECTIONS,
+    HadamardResponse,
+    InClear,
+    LocalLocation,
+    NoiseVerdict,
+    Oracle,
+    Planar,
+    ProjectiveResponse,
+)
 from dunnage.devices.report import Report
 from dunnage.devices.subjects import Quantity
 from dunnage.devices.task import Task
@@ -69,8 +78,10 @@ from dunnage.exact import shown
 from dunnage.folders import new_folder
 from dunnage.model.certificate import EstimateMeasures, SpendStatement, certify
 from dunnage.model.guarantees import SENT_BY
+from dunnage.noise.source import ceil_divide
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.release.kinds import ESTIMATES
+from dunnage.release.kinds.estimates import OTHER
 from dunnage.text import percent
 
 FEW = 8  # With fewer reports their own variance says too little, and the law's largest variance is used
@@ -511,10 +522,16 @@ class Shares(NamedTuple):
 
 
 def estimate_shares(
-    mechanism: LocalLocation | LocalTrajectory, tallies: Sequence[Tally], *, confidence: float, rule: str
+    mechanism: LocalLocation | LocalTrajectory,
+    tallies: Sequence[Tally],
+    *,
+    confidence: float,
+    rule: str,
+    law_of: Callable[[str], Any] | None = None,  # The law of the reports of a tier, if not that of the mechanism
 ) -> Shares:
     filled = [tally for tally in tallies if tally.num_reports]
-    laws, nums = [mechanism.channel(tally.tier) for tally in filled], [tally.num_reports for tally in filled]
+    laws = [(law_of or mechanism.channel)(tally.tier) for tally in filled]
+    nums = [tally.num_reports for tally in filled]
     planar = [law for law in laws if isinstance(law, Planar)]
     if planar:  # the likeliest map of all tiers, or of each by itself, and intervals by inverting the channel
         parts = [next(iter(tally.parts.values())) for tally in filled]
@@ -581,17 +598,41 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
         squares = np.maximum(table.sum(axis=1)[blocks] / num, 2 * oracle.q * here) * oracle.scale**2
         variance = np.maximum(squares - np.clip(value, 0.0, 1.0) ** 2, 0.0) / num
         return Intervals(value, *score_bounds(value, num, (squares, 0.0), confidence), variance)
-    value = (part.counts / num - oracle.q * here) * oracle.scale
+    counts = supports(oracle, part.counts) if isinstance(oracle, ProjectiveResponse) else part.counts
+    value = (counts / num - oracle.q * here) * oracle.scale
     inside = np.clip(value, 0.0, here)
     # One report's estimate: 0 in another area, else (own bit - q) / (p - q).
     constant, slope = here * oracle.q * (1 - oracle.q) * oracle.scale**2, (1 - 2 * oracle.q) * oracle.scale
     variance = np.maximum(constant + slope * inside - inside**2, 0.0) / num
-    bounds = binomial_bounds(part.counts, part.num, confidence)
+    bounds = binomial_bounds(counts, part.num, confidence)
     lower, upper = (here * (end - oracle.q) * oracle.scale for end in bounds)
     if here < 1:  # how many reports an area has varies as well
         wider = normal_quantile(confidence) * inside / here * math.sqrt(here * (1 - here) / num)
         lower, upper = value - np.hypot(value - lower, wider), value + np.hypot(upper - value, wider)
     return Intervals(value, lower, upper, variance)
+
+
+def supports(oracle: ProjectiveResponse, counts: IntArray) -> IntArray:
+    """Return for each input how many symbols lie on its hyperplane, from the counts of all symbols."""
+    from scipy.fft import fftn, ifft
+
+    from dunnage.collecting.kernels import lines_through, spread_points
+
+    # An input (a, u) is orthogonal to the symbol (1, y) if the product of u and y is -a, and to (0, y) if it is 0. The
+    # sums over all y whose product with u is z, for every z, are the inverse transform of the transform of the counts
+    # along the line through u. With all multiples of a point counted, q times those on the plane is the transform, and
+    # all of them. Sums of whole numbers in floating point are off by far less than a half.
+    prime, dimension = oracle.geometry
+    size, shape = prime ** (dimension - 1), (prime,) * (dimension - 1)
+    directions = min(ceil_divide(oracle.num_inputs, prime), oracle.num_supporting)
+    lines = lines_through(0, directions, prime, dimension - 1)
+    along = fftn(counts[:size].reshape(shape)).ravel()[lines]
+    by_product = ifft(along, axis=1).real  # (direction, product)
+    last = counts[size:]
+    flat = fftn(spread_points(last, prime, dimension - 1).reshape(shape)).real.ravel()[lines[:, 1]]
+    sums = by_product[:, -np.arange(prime) % prime] + ((last.sum() + flat) / prime)[:, None]
+    every = np.append(np.rint(sums).astype(np.int64).ravel(), last.sum())
+    return every[: oracle.num_inputs]
 
 
 def _product_shares(law: Independent, tally: Tally, confidence: float) -> Intervals:
@@ -961,4 +1002,4 @@ def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: 
         # The others are what the listed ones leave over.
         lower, upper = (1 - float(ends[listed].sum()) for ends in (shares.upper, shares.lower))
         ends = min(max(lower, 0.0), float(rest)), max(min(upper, 1.0), float(rest))
-        lines.add("share", purpose, (float(rest), *ends), path=promises.OTHER)
+        lines.add("share", purpose, (float(rest), *ends), path=OTHER)

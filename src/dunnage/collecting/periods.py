@@ -12,25 +12,22 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Literal
 
 import numpy as np
 
 from dunnage._version import __version__
 from dunnage.collecting.collector import CLOSED, ERASED, ESTIMATED, OPEN, TALLYING, Collector
 from dunnage.collecting.estimate import estimate
+from dunnage.collecting.forged import bits_warnings
 from dunnage.collecting.frames import Reading, Source, tally_reports
 from dunnage.collecting.store import Head, Period, Store
-from dunnage.collecting.tally import BITS, Counts, Tallies, Tally
-from dunnage.devices.client import mechanisms_of
-from dunnage.devices.numbers import LocalNumeric
-from dunnage.devices.paths import Independent
+from dunnage.collecting.tally import Tallies, Tally
 from dunnage.devices.report import day_text
 from dunnage.devices.task import SECONDS_PER_DAY, Task
 from dunnage.errors import CheckFailed, ParameterError, Refusal
@@ -39,7 +36,6 @@ from dunnage.model.documents import Model, Software, canonical, check
 from dunnage.release import Release
 
 _SIGNED = b"dunnage closing statement\n"
-SUSPICIOUS = 6.0  # standard deviations; honest reports exceed it once in 500 million periods
 
 
 class IdChecksum(Model):
@@ -156,7 +152,7 @@ def _freeze(collector: Collector, period: Period, task: Task, sign: str | os.Pat
         ids=IdChecksum(num=num, xor=f"{total:064x}"),
         blocks=head.seq,
         chain=head.chain.hex(),
-        cautions=list(suspicions(task, tallies)),
+        cautions=bits_warnings(task, tallies),
         closed_at=datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
         software=Software(dunnage=__version__),
     )
@@ -173,31 +169,6 @@ def _freeze(collector: Collector, period: Period, task: Task, sign: str | os.Pat
         TALLYING,
     )
     store.forget_senders(period)  # nobody needs to know any more who sent how much
-
-
-def suspicions(task: Task, tallies: Tallies) -> Iterator[str]:
-    """Look for reports that devices would not write: how many bits a unary report has set does not depend on places."""
-    # One bit is set with chance p, the k - 1 others with chance q, whatever the place: the sum over all reports has a
-    # known mean and variance. Reports that name one cell, or all of them, shift it.
-    mechanisms = mechanisms_of(task)
-    for (purpose, tier), tally in sorted(tallies.by_tier.items()):
-        mechanism = mechanisms[purpose]
-        if isinstance(mechanism, LocalNumeric):
-            continue
-        law, oracle = mechanism.channel(tier), cast(Any, mechanism.oracle(tier))
-        parts = [part for part in tally.parts.values() if isinstance(part, Counts) and part.kind == BITS and part.num]
-        if isinstance(law, Independent) or not oracle.counts_bits or not parts:
-            continue
-        num, q, others = sum(part.num for part in parts), oracle.q, oracle.num_inputs - 1
-        p = q + 1 / oracle.scale
-        spread = math.sqrt(num * (p * (1 - p) + others * q * (1 - q)))
-        excess = sum(int(part.counts.sum()) for part in parts) - num * (p + others * q)
-        if abs(excess) > SUSPICIOUS * max(spread, 1.0):
-            words = "more" if excess > 0 else "fewer"
-            yield (
-                f"{purpose}, tier {tier}: reports have {words} bits set than devices write "
-                f"({abs(excess) / spread:.1f} standard deviations). Some are probably forged."
-            )
 
 
 def statement_of(store: Store, period: Period) -> ClosingStatement:

@@ -39,7 +39,7 @@ from dunnage.model.guarantees import (
     Promise,
     WithinCluster,
 )
-from dunnage.release.kinds.estimates import COLUMN_TYPES
+from dunnage.release.kinds.estimates import COLUMN_TYPES, OUTSIDE
 
 NAME = "estimates"
 ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
@@ -49,7 +49,6 @@ SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q, tiers count as differe
 QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16
 LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting", "other_time")
-OUTSIDE, OTHER = "outside", "other"  # in column path: outside the grid or missing; all paths that are not listed
 EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMN_TYPES.items()}
 _ALWAYS = ("quantity", "purpose", "value", "lower", "upper", "unit")
 _IN_CLEAR = "how many reports there are of each purpose and tier, and in which tier and at which slot each was made"

@@ -8,7 +8,6 @@ import re
 import msgspec
 
 from dunnage._version import __version__
-from dunnage.collecting.views import Alarm
 from dunnage.serving import service as routes
 
 _SAYS = {  # what each route does, the body it takes, and the status of success
@@ -28,10 +27,6 @@ _SAYS = {  # what each route does, the body it takes, and the status of success
     "POST /v1/tasks/{task}/periods/{day}/erase": ("Erase the reports of a closed period", None, 200),
     "POST /v1/tasks/{task}/estimates": ("Estimate closed days and certify the release", routes.Days, 201),
     "GET /v1/tasks/{task}/estimates/{days}/{file}": ("A file of a release", None, 200),
-    "GET /v1/tasks/{task}/views/{by}": ("Estimates of closed days, by day or by tier", None, 200),
-    "GET /v1/tasks/{task}/alarms": ("Alarms, and what they said of the latest days", None, 200),
-    "PUT /v1/tasks/{task}/alarms/{alarm}": ("Set an alarm on the whole fleet", Alarm, 200),
-    "DELETE /v1/tasks/{task}/alarms/{alarm}": ("Remove an alarm", None, 200),
     "GET /v1/health": ("Whether the process is alive", None, 200),
     "GET /v1/ready": ("Whether reports can be stored now", None, 200),
     "GET /v1/metrics": ("Counters for Prometheus", None, 200),
@@ -53,9 +48,9 @@ _ERRORS = {
 
 
 def document() -> dict[str, object]:
-    kinds = [kind for _, kind, _ in _SAYS.values() if kind not in (None, Alarm)]
+    kinds = [kind for _, kind, _ in _SAYS.values() if kind is not None]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    schema_of = dict(zip(kinds, schemas, strict=True)) | {Alarm: Alarm.model_json_schema()}
+    schema_of = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, object]] = {}
     for line, (says, kind, status) in _SAYS.items():
         method, path = line.split(" ")
@@ -63,9 +58,8 @@ def document() -> dict[str, object]:
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in re.findall(r"\{(\w+)\}", path)
         ]
-        queries = {"/reports/{report}": ["checksum"], "/views/{by}": ["from", "to"]}
-        for query in next((own for end, own in queries.items() if path.endswith(end)), []):
-            names.append({"name": query, "in": "query", "required": True, "schema": {"type": "string"}})
+        if path.endswith("/reports/{report}"):
+            names.append({"name": "checksum", "in": "query", "required": True, "schema": {"type": "string"}})
         responses = {str(code): {"description": text} for code, text in _ERRORS.items()}
         responses |= {str(code): {"description": "done"} for code in {200, status}}
         operation: dict[str, object] = {

@@ -15,7 +15,6 @@ from starlette.responses import HTMLResponse, Response
 from dunnage.collecting.collector import CLOSED, ERASED, ESTIMATED
 from dunnage.collecting.periods import statement_of
 from dunnage.collecting.store import Period
-from dunnage.collecting.views import judged
 from dunnage.devices.report import day_text
 from dunnage.release import CERTIFICATE_FILE, Release
 from dunnage.showing import figures as draw
@@ -108,8 +107,6 @@ def _task(service: Service, digest: str) -> dict[str, object]:
         ],
         "tables": tables,
     }
-    if alarms := judged(collector, digest):
-        tables.append(("Alarms", ["Alarm", "Latest day", "State", "Estimate"], [_alarm(item) for item in alarms]))
     newest = _newest(service, digest)
     if newest is not None:
         from dunnage.showing.estimates import estimate_pictures, has_maps
@@ -127,14 +124,6 @@ def _task(service: Service, digest: str) -> dict[str, object]:
         content["links"] = [(f"/v1/tasks/{digest}/estimates/{days}/{name}", name) for name in files]
         content["links_title"] = "Download the release"
     return content
-
-
-def _alarm(item: Mapping[str, Any]) -> list[str]:
-    latest = item["days"][0] if item["days"] else {}
-    if "value" not in latest:
-        return [item["name"], latest.get("day", "-"), latest.get("unknown", "no day has closed yet"), "-"]
-    figures = ", ".join(f"{name} {number_text(latest[name])}" for name in ("value", "lower", "upper"))
-    return [item["name"], latest["day"], "raised" if latest["raised"] else "not raised", figures]
 
 
 def _newest(service: Service, digest: str) -> tuple[str, Release] | None:

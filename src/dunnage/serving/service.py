@@ -33,7 +33,7 @@ from starlette.routing import Route
 
 from dunnage._version import __version__
 from dunnage.collecting import collector as collecting
-from dunnage.collecting import periods, views
+from dunnage.collecting import periods
 from dunnage.collecting.collector import DEFAULT_RETENTION, GATEWAY, MALFORMED, Answer, Collector, frames_of_lines
 from dunnage.collecting.estimate import write_estimates
 from dunnage.collecting.intake import CODES
@@ -43,7 +43,7 @@ from dunnage.devices.report import ID_BYTES
 from dunnage.devices.task import MAX_BYTES as MAX_TASK_BYTES
 from dunnage.devices.task import Task, day_number
 from dunnage.errors import DunnageError, InternalError, ParameterError, Refusal, StoreError
-from dunnage.model.documents import canonical, check
+from dunnage.model.documents import canonical
 from dunnage.release import Release
 from dunnage.serving.settings import Settings
 
@@ -77,10 +77,6 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "POST /v1/tasks/{task}/periods/{day}/erase": (OPERATOR,),
     "POST /v1/tasks/{task}/estimates": (OPERATOR, ANALYST),
     "GET /v1/tasks/{task}/estimates/{days}/{file}": (OPERATOR, ANALYST),
-    "GET /v1/tasks/{task}/views/{by}": (OPERATOR, ANALYST),
-    "GET /v1/tasks/{task}/alarms": (OPERATOR, ANALYST),
-    "PUT /v1/tasks/{task}/alarms/{alarm}": (OPERATOR, ANALYST),
-    "DELETE /v1/tasks/{task}/alarms/{alarm}": (OPERATOR, ANALYST),
     "GET /v1/health": (ANYONE,),
     "GET /v1/ready": (ANYONE,),
     "GET /v1/metrics": (MONITOR, OPERATOR),
@@ -462,8 +458,6 @@ class Service:
     def close_period(self, period: Period, early: bool = False) -> ClosingStatement:
         statement = periods.close_period(self.collector, period, early=early, sign=self.settings.sign)
         log("closed", task=period.task, day=statement.day, reports=statement.ids.num, cautions=len(statement.cautions))
-        for name in views.judge_day(self.collector, period) if statement.reports else ():
-            log("alarm", task=period.task, day=statement.day, alarm=name)
         return statement
 
     async def erase(self, request: Request) -> Response:
@@ -521,29 +515,6 @@ class Service:
         headers = {"content-disposition": f'attachment; filename="{name}"', "x-content-type-options": "nosniff"}
         content = await run_in_threadpool(path.read_bytes)
         return Response(content, headers=headers, media_type=kinds.get(path.suffix, "application/octet-stream"))
-
-    # Views and alarms
-
-    async def view(self, request: Request) -> Response:
-        digest, given = self._task(request), request.query_params
-        first, last = _days(given.get("from", ""), given.get("to", ""))
-        done = await run_in_threadpool(views.view, self.collector, digest, request.path_params["by"], first, last)
-        return JSONResponse({"view": done})
-
-    async def alarms(self, request: Request) -> Response:
-        return JSONResponse({"alarms": await run_in_threadpool(views.judged, self.collector, self._task(request))})
-
-    async def set_alarm(self, request: Request) -> Response:
-        digest, name = self._task(request), _checked_name(request.path_params["alarm"])
-        given = check(await decoded(request, Any, self.settings), views.Alarm, "the alarm", what="an alarm")
-        await run_in_threadpool(views.set_alarm, self.collector, digest, name, given)
-        return JSONResponse({"alarm": name})
-
-    async def drop_alarm(self, request: Request) -> Response:
-        digest, name = self._task(request), str(request.path_params["alarm"])
-        if not await run_in_threadpool(views.drop_alarm, self.collector, digest, name):
-            raise HttpError(404, "unknown_alarm", "The task has no alarm of that name.")
-        return JSONResponse({"erased": True})
 
     # The service itself
 
@@ -722,10 +693,6 @@ def make_app(service: Service) -> Starlette:
         "POST /v1/tasks/{task}/periods/{day}/erase": service.erase,
         "POST /v1/tasks/{task}/estimates": service.estimate,
         "GET /v1/tasks/{task}/estimates/{days}/{file}": service.estimate_file,
-        "GET /v1/tasks/{task}/views/{by}": service.view,
-        "GET /v1/tasks/{task}/alarms": service.alarms,
-        "PUT /v1/tasks/{task}/alarms/{alarm}": service.set_alarm,
-        "DELETE /v1/tasks/{task}/alarms/{alarm}": service.drop_alarm,
         "GET /v1/health": service.health,
         "GET /v1/ready": service.ready,
         "GET /v1/metrics": service.metrics,
