@@ -26,8 +26,9 @@ from dunnage.collecting.collector import split_frames
 from dunnage.collecting.store import Period, Store
 from dunnage.devices.allowance import Allowance
 from dunnage.devices.client import Client
-from dunnage.devices.report import Report
+from dunnage.devices.report import Report, packed
 from dunnage.devices.sending import Collector, send_stored
+from dunnage.devices.tokens import Wallet, with_token
 from dunnage.errors import AllowanceError, InputError, InternalError, ParameterError
 from dunnage.noise.source import Noise
 from dunnage.serving import service as routes
@@ -381,6 +382,75 @@ def test_a_device_sends_until_it_is_answered_and_never_draws_again(truck, tmp_pa
     for address in ("http://example.org", "ftp://x", "example.org", "https://"):
         with pytest.raises(ParameterError):
             Collector(address, TASK)
+
+
+class Radio(Collector):
+    """A collector that is reached through the routes themselves."""
+
+    def __init__(self, api):
+        super().__init__("https://collector.example.org", TASK)
+        self.api, self.headers = api, []
+
+    def request(self, method, path, body, kind, token=""):
+        self.headers.append((path, bool(token)))
+        status, answer, _ = self.api.call(
+            method, f"/v1/tasks/{TASK.digest}{path}", body, token=token or None, kind=kind
+        )
+        return status, answer, 0.0
+
+
+def test_reports_without_a_name(api, tmp_path):
+    base = api.add_task("unlinkable")
+    codes = api.call("POST", f"{base}/codes", {"names": ["secret-truck"]}, token=api.operator)[1]["codes"]
+    radio, wallet = Radio(api), Wallet(tmp_path / "wallet", TASK)
+    start = {"enrol": True, "tier": "basic", "now": NOON - 12 * 3600 + 1, "cap": "none", "durable": False}
+    with Allowance.open(tmp_path / "truck", TASK, **start) as allowance:
+        client = Client(TASK, allowance, wallet=wallet)
+        due = [slot for slot in allowance.slots(DAY) if SCHEDULE.accepts(DAY, slot, NOON)]
+        slot = due[0] if due else allowance.slots(DAY)[0]
+        api.now = SCHEDULE.moment(DAY, slot) + 1.0
+        with pytest.raises(AllowanceError, match="no token"):
+            client.reports({}, api.now)
+        assert allowance.spent_in_all().num_reports == 0
+        assert send_stored(allowance, radio, code=codes["secret-truck"], wallet=wallet).num_sent == 0
+        num = len(client.reports({}, api.now))
+        done = send_stored(allowance, radio, wallet=wallet)
+        assert (done.num_sent, done.refused) == (num, {})
+        assert ("/reports", False) in radio.headers  # no name on reports
+        assert ("/reports", True) not in radio.headers
+        reports = list(allowance.stored_of(DAY))
+    token = (tmp_path / "truck.token").read_text()
+    # A token is for one id of one day; copies, names and forged tokens are refused.
+    kind, (report, *_) = routes.WITH_TOKENS, map(Report.from_bytes, reports)
+    signature = wallet.signature(DAY, report.report_id)
+    other = made(Noise(), slot=report.slot)
+    for content, how in (
+        (with_token(reports[0], signature), {"refused": {"replayed": 1}}),
+        (with_token(other.to_bytes(), signature), {"refused": {"no_token": 1}}),
+        (with_token(other.to_bytes(), bytes(256)), {"refused": {"no_token": 1}}),
+        (with_token(b"no report at all", signature), {"refused": {"malformed": 1}}),
+    ):
+        status, answer, _ = api.call("POST", f"{base}/reports", content, kind=kind)
+        assert (status, answer["accepted"], {"refused": answer["refused"]}) == (200, 0, how)
+    assert api.call("POST", f"{base}/reports", b"\0\0\0\x09cut", kind=kind)[0] == 422
+    assert api.call("POST", f"{base}/reports", reports[0], kind=FRAMES)[0] == 415
+    assert api.call("POST", f"{base}/reports", with_token(reports[0], signature), kind=kind, token=token)[0] == 400
+    keys = f"{base}/tokens/2026-11-16"
+    assert api.call("POST", keys, {"blinded": ["AAAA"]})[0] == 401
+    assert api.call("POST", keys, {"blinded": ["AAAA"]}, token=token)[0] == 422
+    blinded = [packed(bytes([0, at, *range(1, 255)])) for at in range(2)]
+    assert api.call("POST", keys, {"blinded": blinded}, token=token)[0] == 409  # it has its tokens
+    assert api.call("GET", f"{base}/tokens/2027-11-16")[0] == 404
+    # The store does not tell who sent what, not even while the period is open.
+    folder = Path(api.service.settings.data) / "periods"
+    assert not any(b"secret-truck" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert api.call("DELETE", f"{base}/devices/secret-truck", token=api.operator)[0] == 200
+    api.now = NOON + 5 * 86_400.0
+    api.service.do_due()
+    done = api.service.make_estimate(TASK.digest, DAY, DAY, allow_noise=True)
+    certificate = api.call("GET", f"{base}/estimates/{done['days']}/certificate.json", token=api.operator)[1]
+    assert "senders are unlinkable" in certificate["assumptions"]
+    assert not list((Path(api.service.settings.data) / "tokens").rglob("*.pem"))  # keys of closed days are destroyed
 
 
 # A real process

@@ -33,7 +33,8 @@ from dunnage.model.guarantees import SENT_BY
 from dunnage.noise.source import Noise
 
 OPEN, TALLYING, CLOSED, ESTIMATED, ERASED = "open", "tallying", "closed", "estimated", "erased"
-GATEWAY, TOKEN = SENT_BY  # who sends reports: gateways for many vehicles, or each vehicle with a token
+# Who sends reports: gateways for many vehicles, each vehicle with a token, or vehicles that nobody can tell apart
+GATEWAY, TOKEN, UNLINKABLE = SENT_BY
 DEFAULT_RETENTION = 30  # days after closing until the reports of a period are erased
 MAX_GROUP_BYTES = 1 << 25  # that one commit takes
 MAX_CLOCK_JUMP = 300  # seconds that the clock may differ from the time that has passed
@@ -53,7 +54,7 @@ class Answer(NamedTuple):
 class Request(NamedTuple):
     task: str
     body: bytes
-    sender: str
+    sender: str  # its name; empty if it has none
     limit: int  # reports that the sender may send in a day
     handle: Any  # what the caller recognises it by
 

@@ -784,7 +784,7 @@ def estimate(
         How many reports the collector left out, by kind (of :data:`LEFT_OUT`), for the certificate; by default those
         that ``reports`` itself left out.
     senders
-        Who sent the reports to a collector, ``"gateway"`` or ``"token"``, for the certificate.
+        Who sent the reports to a collector, ``"gateway"``, ``"token"`` or ``"unlinkable"``, for the certificate.
 
     Returns
     -------

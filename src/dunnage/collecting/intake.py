@@ -46,7 +46,7 @@ CODES = {
     REPLAYED: "replayed",
     TOO_MANY: "too_many",
 }
-_NEAR = 3  # days around today that a report can be of: a day closes within two days
+NEAR = 3  # days around today that a report can be of: a day closes within two days
 
 
 class IdSet:
@@ -169,13 +169,13 @@ class Intake:
 
     def _check_times(self, batch: Batch, own: BoolArray, day: int, now: float) -> None:
         today = int(now) // SECONDS_PER_DAY
-        if abs(day - today) > _NEAR or not self.task.schedule.covers(day):
+        if abs(day - today) > NEAR or not self.task.schedule.covers(day):
             batch.status[own] = LATE if day < today else TOO_EARLY
             return
         if day not in self._times:
             times = [self.task.schedule.accepted_times(day, slot) for slot in range(MINUTES_PER_DAY)]
             early, late = np.array(times, dtype=np.int64).T
-            self._times = {near: own for near, own in self._times.items() if abs(near - today) <= _NEAR}
+            self._times = {near: own for near, own in self._times.items() if abs(near - today) <= NEAR}
             self._times[day] = early, late
         early, late = self._times[day]
         batch.status[own & (now < early[batch.slot])] = TOO_EARLY
@@ -197,9 +197,9 @@ class Intake:
         new = np.flatnonzero(own & batch.counted)
         nums = np.bincount(request[new], minlength=len(senders)).tolist()
         for which, num in enumerate(nums):
-            if not num:
-                continue
             name, limit = senders[which]
+            if not num or not name:
+                continue
             room = limit - sent.get(name, 0)
             if num > room:
                 excess = new[request[new] == which][max(room, 0) :]

@@ -51,7 +51,7 @@ class ClosingStatement(Model):
     task: str
     dataset: str
     day: str
-    senders: Literal["gateway", "token"]
+    senders: Literal["gateway", "token", "unlinkable"]
     reports: dict[str, dict[str, int]]  # that count, by purpose and tier
     left_out: dict[str, int]
     erased: int  # reports that were erased before closing

@@ -21,20 +21,29 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dunnage.devices.allowance import Allowance
-from dunnage.devices.report import Report
+from dunnage.devices.report import Report, day_text, packed, unpacked
 from dunnage.devices.task import Task
+from dunnage.devices.tokens import TokenKey, Wallet, with_token
 from dunnage.errors import AllowanceError, ParameterError, TaskError
 from dunnage.folders import new_file
 from dunnage.noise.source import Noise
 
 CONTENT_TYPE = "application/vnd.dunnage.reports"
+CONTENT_TYPE_WITH_TOKENS = "application/vnd.dunnage.reports-with-tokens"
 MAX_REPORTS = 1_000  # of one request
 TRIES = 6
 FIRST_WAIT = 2.0  # seconds until the second try; each further wait is twice as long
 MAX_WAIT = 120.0
 MAX_ANSWER = 1 << 22
 TIMEOUT = 30.0
-FINAL = ("late", "closed", "wrong_task", "malformed", "too_many")  # answers that sending again does not change
+FINAL = (
+    "late",
+    "closed",
+    "wrong_task",
+    "malformed",
+    "too_many",
+    "no_token",
+)  # answers that sending again does not change
 _HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -118,13 +127,38 @@ class Collector:
             raise AllowanceError(f"the collector did not enrol this device: {_reason(status, answer)}")
         return token
 
-    def send(self, reports: Sequence[bytes], token: str) -> tuple[Sent, list[bytes]]:
-        """Send reports; return what became of them, and those that need not be sent again."""
+    def fetch_tokens(self, wallet: Wallet, day: int, token: str) -> None:
+        """Have the report ids of a day signed, in this device's name; tokens that are there are not fetched again."""
+        if wallet.has(day):
+            return
+        path = f"/tokens/{day_text(day)}"
+        status, answer = self.patiently("GET", path, b"", "application/json")
+        if status != 200:
+            raise AllowanceError(f"the collector has no tokens for {day_text(day)}: {_reason(status, answer)}")
+        blinded = [packed(one) for one in wallet.request(TokenKey.from_json(json.dumps(answer)))]
+        body = json.dumps({"blinded": blinded}).encode()
+        status, answer = self.patiently("POST", path, body, "application/json", token)
+        signed = answer.get("signed") if isinstance(answer, dict) else None
+        if status != 200 or not isinstance(signed, list):
+            raise AllowanceError(f"the collector gave no tokens for {day_text(day)}: {_reason(status, answer)}")
+        try:
+            answers = [unpacked(one) for one in signed]
+        except ValueError:
+            answers = []  # which the wallet refuses
+        wallet.accept(day, answers)
+
+    def send(self, reports: Sequence[bytes], token: str, wallet: Wallet | None = None) -> tuple[Sent, list[bytes]]:
+        """Send reports, with a wallet without a name; return what became of them, and which need not be sent again."""
         done, settled = Sent(), list[bytes]()
         for at in range(0, len(reports), MAX_REPORTS):
             part = reports[at : at + MAX_REPORTS]
-            body = b"".join(len(one).to_bytes(4, "big") + one for one in part)
-            status, answer = self.patiently("POST", "/reports", body, CONTENT_TYPE, token)
+            if wallet is None:
+                body = b"".join(len(one).to_bytes(4, "big") + one for one in part)
+                status, answer = self.patiently("POST", "/reports", body, CONTENT_TYPE, token)
+            else:
+                made = [(one, Report.from_bytes(one)) for one in part]
+                body = b"".join(with_token(one, wallet.signature(own.day, own.report_id)) for one, own in made)
+                status, answer = self.patiently("POST", "/reports", body, CONTENT_TYPE_WITH_TOKENS)
             if status in (401, 403, 404, 413, 415):
                 raise AllowanceError(f"the collector refuses this device: {_reason(status, answer)}")
             if status != 200 or not isinstance(answer, dict):
@@ -152,8 +186,13 @@ def _reason(status: int, answer: Any) -> str:
     return str(message)[:200] if message else f"status {status}."
 
 
-def send_stored(allowance: Allowance, collector: Collector, *, code: str | None = None) -> Sent:
-    """Send the stored reports of all days that have not closed, except those that were acknowledged before."""
+def send_stored(
+    allowance: Allowance, collector: Collector, *, code: str | None = None, wallet: Wallet | None = None
+) -> Sent:
+    """Send the stored reports of all days that have not closed, except those that were acknowledged before.
+
+    With a wallet, tokens of these days are fetched first, and reports travel without a name.
+    """
     if allowance.task.digest != collector.task.digest:
         raise TaskError("the allowance is open for another task than the collector. Use the same task.")
     place, noted = f"{allowance.path}.token", f"{allowance.path}.sent"
@@ -174,7 +213,12 @@ def send_stored(allowance: Allowance, collector: Collector, *, code: str | None 
         known = set(source.read().split())
     stored = [one for day in allowance.open_days for one in allowance.stored_of(day)]
     waiting = [one for one in stored if _digest(one) not in known]
-    done, settled = collector.send(waiting, token)
+    if wallet is not None:
+        wallet.forget(min(allowance.open_days, default=0))
+        for day in allowance.open_days:
+            if allowance.slots(day):
+                collector.fetch_tokens(wallet, day, token)
+    done, settled = collector.send(waiting, token, wallet)
     if settled:
         # Only reports that are still stored: the file does not grow.
         kept = [_digest(one) for one in stored if _digest(one) in known or one in settled]

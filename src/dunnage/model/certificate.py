@@ -371,7 +371,7 @@ class EstimateMeasures(Model):
     maps: dict[str, str] | None = None
     paths: dict[str, dict[str, int]] | None = None
     left_out: dict[str, int] | None = None
-    senders: Literal["gateway", "token"] | None = None  # who sent the reports to a collector
+    senders: Literal["gateway", "token", "unlinkable"] | None = None  # who sent the reports to a collector
 
 
 class OddsRow(Model):

@@ -14,6 +14,8 @@ _SAYS = {  # what each route does, the body it takes, and the status of success
     "GET /v1/tasks/{task}": ("The task, byte for byte as devices need it", None, 200),
     "POST /v1/tasks/{task}/enrol": ("Exchange a one-time code for a token", routes.Enrolment, 201),
     "POST /v1/tasks/{task}/reports": ("Send reports; the answer means that they are stored", None, 200),
+    "GET /v1/tasks/{task}/tokens/{day}": ("The key of blind tokens of a day, the same for all vehicles", None, 200),
+    "POST /v1/tasks/{task}/tokens/{day}": ("Have blinded report ids signed", routes.Blinded, 200),
     "DELETE /v1/tasks/{task}/reports/{report}": ("Erase a report of an open period", None, 200),
     "GET /v1/tasks": ("All tasks", None, 200),
     "POST /v1/tasks": ("Take in reports of a task", routes.NewTask, 201),

@@ -34,21 +34,33 @@ from starlette.routing import Route
 from dunnage._version import __version__
 from dunnage.collecting import collector as collecting
 from dunnage.collecting import periods
-from dunnage.collecting.collector import DEFAULT_RETENTION, GATEWAY, MALFORMED, Answer, Collector, frames_of_lines
+from dunnage.collecting.collector import (
+    DEFAULT_RETENTION,
+    GATEWAY,
+    MALFORMED,
+    UNLINKABLE,
+    Answer,
+    Collector,
+    frames_of_lines,
+)
 from dunnage.collecting.estimate import write_estimates
-from dunnage.collecting.intake import CODES
+from dunnage.collecting.intake import CODES, NEAR
 from dunnage.collecting.periods import ClosingStatement
 from dunnage.collecting.store import Period, Store
-from dunnage.devices.report import ID_BYTES
+from dunnage.collecting.tokens import Issuer, valid_tokens
+from dunnage.devices.report import ID_BYTES, Report
+from dunnage.devices.sending import CONTENT_TYPE, CONTENT_TYPE_WITH_TOKENS
 from dunnage.devices.task import MAX_BYTES as MAX_TASK_BYTES
 from dunnage.devices.task import Task, day_number
-from dunnage.errors import DunnageError, InternalError, ParameterError, Refusal, StoreError
+from dunnage.devices.tokens import KEY_BITS, TokenKey, split_tokens
+from dunnage.errors import DunnageError, InternalError, ParameterError, Refusal, ReportError, StoreError
 from dunnage.model.documents import canonical
 from dunnage.release import Release
 from dunnage.serving.settings import Settings
 
 LOG = logging.getLogger("dunnage")
-FRAMES, LINES = "application/vnd.dunnage.reports", "application/x-ndjson"
+FRAMES, LINES, WITH_TOKENS = CONTENT_TYPE, "application/x-ndjson", CONTENT_TYPE_WITH_TOKENS
+NO_TOKEN = "no_token"  # code of a report without a valid token
 ANYONE, DEVICE, OPERATOR, ANALYST, MONITOR = "anyone", "device", "operator", "analyst", "monitor"
 PEOPLE = (OPERATOR, ANALYST, MONITOR)  # roles of people and programs, other than devices
 MAX_LINES, MAX_JSON = 1_000, MAX_TASK_BYTES + (1 << 16)
@@ -63,7 +75,9 @@ Handlers = Mapping[str, Callable[..., Awaitable[Any]]]  # by method and path
 MAY: Mapping[str, tuple[str, ...]] = {
     "GET /v1/tasks/{task}": (ANYONE,),
     "POST /v1/tasks/{task}/enrol": (ANYONE,),  # whoever has a one-time code
-    "POST /v1/tasks/{task}/reports": (DEVICE,),
+    "POST /v1/tasks/{task}/reports": (DEVICE,),  # or, where senders are unlinkable, whoever has a token for each report
+    "GET /v1/tasks/{task}/tokens/{day}": (ANYONE,),
+    "POST /v1/tasks/{task}/tokens/{day}": (DEVICE,),
     "DELETE /v1/tasks/{task}/reports/{report}": (DEVICE,),
     "GET /v1/tasks": (OPERATOR, ANALYST),
     "POST /v1/tasks": (OPERATOR,),
@@ -105,6 +119,10 @@ class NewCodes(msgspec.Struct, forbid_unknown_fields=True):
 
 class Enrolment(msgspec.Struct, forbid_unknown_fields=True):
     code: str
+
+
+class Blinded(msgspec.Struct, forbid_unknown_fields=True):
+    blinded: list[bytes]  # in Base64
 
 
 class Closing(msgspec.Struct, forbid_unknown_fields=True):
@@ -168,6 +186,7 @@ class Service:
         self._sessions: dict[bytes, float] = {}
         self._link = secrets.token_urlsafe(24) if settings.is_loopback else ""
         self._answers: dict[int, bytes] = {}
+        self._issuers: dict[str, Issuer] = {}
 
     @property
     def link(self) -> str:
@@ -252,16 +271,26 @@ class Service:
 
     async def _take(self, scope: Any, receive: Any) -> bytes:
         task = scope["path_params"]["task"]
-        sender = self.authenticate(scope, task)
-        self._limit_rate(sender)
+        unlinkable = self.collector.senders.get(task) == UNLINKABLE
+        if not unlinkable:
+            sender = self.authenticate(scope, task)
+            self._limit_rate(sender)
+        elif any(name in (b"authorization", b"cookie") for name, _ in scope["headers"]):
+            message = "Reports of this task travel without a name. Send no Authorization and no cookies."
+            raise HttpError(400, "named", message)
+        else:
+            sender = Sender(task, "", 0, 0.0)
         kind = content_type(scope)
-        if kind not in (FRAMES, LINES):
-            raise HttpError(415, "content_type", f"Send reports as {FRAMES} or {LINES}.")
+        if kind not in ((WITH_TOKENS,) if unlinkable else (FRAMES, LINES)):
+            kinds = WITH_TOKENS if unlinkable else f"{FRAMES} or {LINES}"
+            raise HttpError(415, "content_type", f"Send reports as {kinds}.")
         if self.collector.pending_bytes > self.settings.max_pending:
             raise busy()
         body = await read_body(scope, receive, self.settings.max_bytes, self.settings.body_seconds)
-        num_bad = 0
-        if kind == LINES:
+        num_bad, unsigned = 0, list[tuple[str, str]]()
+        if unlinkable:
+            body, unsigned = await run_in_threadpool(self._with_tokens, task, body)
+        elif kind == LINES:
             try:
                 body, num_bad = await run_in_threadpool(frames_of_lines, body, MAX_LINES)
             except ParameterError as error:
@@ -276,7 +305,61 @@ class Service:
         answer = await future
         if answer is None:
             raise busy()
-        return self._written(answer, num_bad)
+        return self._written(Answer(answer.accepted, answer.failures + unsigned) if unsigned else answer, num_bad)
+
+    # Tokens that hide who sends
+
+    def _issuer(self, digest: str) -> Issuer:
+        if self.collector.senders[digest] != UNLINKABLE:
+            raise HttpError(404, "no_tokens", "Senders of this task have names, so there are no blind tokens.")
+        folder = self.data / "tokens"
+        if digest not in self._issuers:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._issuers[digest] = Issuer(folder / digest, self.collector.tasks[digest])
+        return self._issuers[digest]
+
+    def _key(self, digest: str, day: int) -> TokenKey | None:
+        """Return the key of a day; None of one that is so far away that no report of it is in time."""
+        near = abs(day - int(self.collector.now()) // 86_400) <= NEAR
+        return self._issuer(digest).key(day) if near and self.collector.tasks[digest].schedule.covers(day) else None
+
+    def _with_tokens(self, digest: str, content: bytes) -> tuple[bytes, list[tuple[str, str]]]:
+        """Return the reports that have a valid token, as frames, and id and code of the others."""
+        try:
+            reports, signatures = split_tokens(content, KEY_BITS // 8)
+        except ParameterError as error:
+            raise HttpError(422, "tokens", str(error)) from None
+        if len(reports) > MAX_LINES:
+            raise HttpError(413, "too_many_reports", f"A request has at most {MAX_LINES} reports with tokens.")
+        frames, refused = list[bytes](), list[tuple[str, str]]()
+        for data, signature in zip(reports, signatures, strict=True):
+            try:
+                report = Report.from_bytes(data)
+            except ReportError:
+                refused.append(("", MALFORMED))
+                continue
+            key = self._key(digest, report.day)
+            if key is not None and not valid_tokens(key, [report.report_id], [signature])[0]:
+                refused.append((report.report_id.hex(), NO_TOKEN))
+            else:  # without a key it is far too early or too late, which its answer will say
+                frames.append(len(data).to_bytes(4, "big") + data)
+        return b"".join(frames), refused
+
+    async def token_key(self, request: Request) -> Response:
+        key = await run_in_threadpool(self._key, *self._day(request))
+        if key is None:
+            raise HttpError(404, "unknown_day", "Tokens are for days around today.")
+        return Response(key.to_json(), media_type="application/json")
+
+    async def sign_tokens(self, request: Request) -> Response:
+        period = self._day(request)
+        sender = self.authenticate(request.scope, period.task)
+        self._limit_rate(sender)
+        given = await decoded(request, Blinded, self.settings)
+        if await run_in_threadpool(self._key, *period) is None:
+            raise HttpError(404, "unknown_day", "Tokens are for days around today.")
+        signed = await run_in_threadpool(self._issuer(period.task).sign, sender.name, period.day, given.blinded)
+        return Response(msgspec.json.encode({"signed": signed}), media_type="application/json")
 
     def _written(self, answer: Answer, num_bad: int) -> bytes:
         if not answer.failures and not num_bad:
@@ -418,6 +501,8 @@ class Service:
             raise HttpError(404, "unknown_device", "No device of this task has that name.")
         self.senders = {key: own for key, own in self.senders.items() if (own.task, own.name) != (digest, name)}
         await run_in_threadpool(lambda: self.collector.forget_sender(digest, name))
+        if self.collector.senders[digest] == UNLINKABLE:
+            await run_in_threadpool(self._issuer(digest).erase, name)
         kept = (
             "Its reports carry no name, so nobody can find them. A vehicle that kept their ids can erase those of open "
             "periods itself."
@@ -591,6 +676,9 @@ class Service:
             await asyncio.sleep(60)
 
     def do_due(self) -> None:
+        for digest, senders in self.collector.senders.items():
+            if senders == UNLINKABLE:  # all days before have closed
+                self._issuer(digest).forget(int(self.collector.now()) // 86_400 - NEAR)
         for kind, period in list(periods.due_work(self.collector)):
             try:
                 if kind == "close":
@@ -680,6 +768,8 @@ def make_app(service: Service) -> Starlette:
         "GET /v1/tasks/{task}": service.task,
         "POST /v1/tasks/{task}/enrol": service.enrol,
         "POST /v1/tasks/{task}/reports": service.reports,
+        "GET /v1/tasks/{task}/tokens/{day}": service.token_key,
+        "POST /v1/tasks/{task}/tokens/{day}": service.sign_tokens,
         "DELETE /v1/tasks/{task}/reports/{report}": service.erase_report,
         "GET /v1/tasks": service.tasks,
         "POST /v1/tasks": service.add_task,
