@@ -514,6 +514,7 @@ class Rebuilt(NamedTuple):
             combine=str(stated.mechanism["combine"]),
             rules={item.rule for items in stated.estimates.combined.values() for item in items.values()},
             verdicts=self.verdicts(),
+            senders=stated.estimates.senders,
         )
         return due.voided(stated.why or "") if stated.basis is Basis.VOID else due
 

@@ -77,6 +77,7 @@ from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
 from dunnage.model.certificate import EstimateMeasures, SpendStatement, certify
+from dunnage.model.guarantees import SENT_BY
 from dunnage.noise.source import ceil_divide
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.release.kinds import ESTIMATES
@@ -810,6 +811,7 @@ def estimate(
     allow_noise: bool = False,
     void: str = "",
     left_out: Mapping[str, int] | None = None,
+    senders: str | None = None,
 ) -> Release:
     """Make estimates from the reports of a task, and certify them.
 
@@ -832,6 +834,8 @@ def estimate(
     left_out
         How many reports the collector left out, by kind (of :data:`LEFT_OUT`), for the certificate; by default those
         that ``reports`` itself left out.
+    senders
+        Who sent the reports to a collector, ``"gateway"``, ``"token"`` or ``"unlinkable"``, for the certificate.
 
     Returns
     -------
@@ -864,6 +868,8 @@ def estimate(
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not number or not 0.5 <= float(confidence) < 1:
         raise ParameterError(f"confidence must lie between 0.5 and 1, for example 0.95. Got {shown(confidence)}.")
+    if senders is not None and senders not in SENT_BY:
+        raise ParameterError(f"senders must be one of {', '.join(SENT_BY)}. Got {shown(senders)}.")
     if combine not in promises.COMBINATIONS:
         raise ParameterError(f"combine must be one of {', '.join(promises.COMBINATIONS)}. Got {shown(combine)}.")
     level, losses, mechanisms = float(confidence), check_task(task), mechanisms_of(task)
@@ -894,7 +900,14 @@ def estimate(
         lines.add_purpose(name, mechanism, by_purpose[name], level, combine, allow_noise=allow_noise)
     rules = {str(item["rule"]) for of_purpose in lines.combined.values() for item in of_purpose.values()}
     promise = promises.estimates_promise(
-        task, losses, mechanisms, confidence=level, combine=combine, rules=rules, verdicts=lines.verdicts
+        task,
+        losses,
+        mechanisms,
+        confidence=level,
+        combine=combine,
+        rules=rules,
+        verdicts=lines.verdicts,
+        senders=senders,
     )
     if void:
         promise = promise.voided(void)
@@ -908,6 +921,7 @@ def estimate(
         **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
         **({"paths": lines.paths} if lines.paths else {}),
         **({"left_out": dict(num_left_out)} if num_left_out else {}),
+        **({} if senders is None else {"senders": senders}),
     }
     certificate = certify(
         promise,

@@ -12,6 +12,8 @@ from dunnage.arrays import kernel, piece
 # Any: compiled functions take arrays of several widths.
 
 COUNTED, DAMAGED, OTHER_TASK, IMPOSSIBLE, OTHER_TIME = range(5)  # what becomes of a report
+TOO_EARLY, LATE, CLOSED, REPLAYED, TOO_MANY = range(5, 10)  # at the door of a collector, also
+EMPTY, USED, FREED = range(3)  # places of a table of ids
 
 
 @kernel
@@ -414,3 +416,102 @@ def gather_rows(data: Any, starts: Any, width: int) -> Any:
         for byte in range(width):
             rows[row, byte] = data[starts[row] + byte]
     return rows
+
+
+@kernel
+def decode_requests(
+    data: Any,
+    ends: Any,
+    least: int,
+    prefix: Any,
+    chosen: Any,
+    first_group: Any,
+    widths: Any,
+    tables: Any,
+    limits: Any,
+    out: Any,
+) -> Any:
+    """Read the reports of several requests; whatever is wrong with one of them takes nothing from the others."""
+    start, size, status, group, day, slot, high, low, payload_at, request = out
+    broken = np.zeros(len(ends), dtype=np.bool_)
+    num: Any = 0
+    begin: Any = 0
+    for which in range(len(ends)):
+        end = ends[which]
+        to = num + (end - begin) // least + 1  # frames that are shorter than any report must not use others' room
+        rest = (
+            start[num:to],
+            size[num:to],
+            status[num:to],
+            group[num:to],
+            day[num:to],
+            slot[num:to],
+            high[num:to],
+            low[num:to],
+            payload_at[num:to],
+        )
+        more, used, _ = decode_frames(data[begin:end], prefix, chosen, first_group, widths, tables, limits, rest)
+        broken[which] = begin + used < end
+        for place in range(num, num + more):
+            start[place] += begin
+            payload_at[place] += begin
+            request[place] = which
+        num += more
+        begin = end
+    return num, broken
+
+
+@piece
+def _place_of_id(high: Any, low: Any, key: Any, table: Any, state: Any) -> Any:
+    """Return where an id is in a table, or else where it belongs, and whether it is there."""
+    # Senders choose ids: without a secret key they could choose ids that all belong to one place.
+    mixed = (high ^ key) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29)) ^ low) * np.uint64(0xBF58476D1CE4E5B9)
+    mask = np.uint64(len(state) - 1)
+    place = (mixed ^ (mixed >> np.uint64(32))) & mask
+    free: Any = -1
+    while state[place] != EMPTY:
+        if state[place] == FREED:
+            free = np.int64(place) if free < 0 else free
+        elif table[place, 0] == high and table[place, 1] == low:
+            return np.int64(place), True
+        place = (place + np.uint64(1)) & mask
+    return (np.int64(place) if free < 0 else free), False
+
+
+@kernel
+def admit_ids(high: Any, low: Any, status: Any, own: Any, key: Any, table: Any, state: Any) -> Any:
+    """Add the ids of own reports that count; those with an id that is there are copies. Return how many are new."""
+    num = 0
+    for report in range(len(high)):
+        if own[report] and status[report] == COUNTED:
+            place, known = _place_of_id(high[report], low[report], key, table, state)
+            if known:
+                status[report] = REPLAYED
+            else:
+                table[place, 0], table[place, 1], state[place] = high[report], low[report], USED
+                num += 1
+    return num
+
+
+@kernel
+def forget_ids(high: Any, low: Any, key: Any, table: Any, state: Any) -> None:
+    for report in range(len(high)):
+        place, known = _place_of_id(high[report], low[report], key, table, state)
+        if known:
+            state[place] = FREED
+
+
+@kernel
+def gather_frames(data: Any, start: Any, size: Any, order: Any) -> Any:
+    """Copy reports with their lengths, in an order."""
+    total: Any = 0
+    for report in order:
+        total += size[report] + 4
+    out = np.empty(total, dtype=np.uint8)
+    at: Any = 0
+    for report in order:
+        length = size[report] + 4
+        out[at : at + length] = data[start[report] - 4 : start[report] - 4 + length]
+        at += length
+    return out

@@ -27,7 +27,9 @@ from dunnage.model.guarantees import (
     CLAMPED,
     HONEST_REPORTS,
     INDEPENDENT_TIERS,
+    NO_METADATA,
     RANDOM_SLOTS,
+    SENT_BY,
     WEIGHED_VALUES,
     Assumption,
     Basis,
@@ -134,6 +136,7 @@ def estimates_promise(
     combine: str,
     rules: Collection[str],  # Ways in which tiers were combined
     verdicts: Mapping[str, NoiseVerdict],  # Whether the map of each purpose that has one is noise
+    senders: str | None = None,  # Who sent the reports to a collector; None if they came otherwise
 ) -> Promise:
     parts = {name: mechanism.promise() for name, mechanism in mechanisms.items()}
     claimed = any(part.basis is Basis.CLAIMED for part in parts.values())
@@ -143,6 +146,8 @@ def estimates_promise(
 
     guarantee, holds = _guarantees(task, losses, mechanisms, list(parts.values()))
     assumptions = list({item.name: item for part in parts.values() for item in part.assumptions}.values())
+    if senders is not None:
+        assumptions = [SENT_BY[senders] if item is NO_METADATA else item for item in assumptions]
     assumptions += [RANDOM_SLOTS, CLAMPED, HONEST_REPORTS]
     if PRECISION in rules:
         assumptions.append(WEIGHED_VALUES if combine == AUTO else INDEPENDENT_TIERS)
