@@ -117,6 +117,13 @@ def test_a_map_of_hardly_any_places_is_noise():
         release(0.02)
     (caution,) = (thin := release(0.02, allow_noise=True)).owner.cautions(thin)
     assert caution.startswith("Many slots had no place in the box: places in about")
+    paths = Purpose(name="paths", mechanism="local-trajectory", tiers=duty.tiers, grid=replace(grid, levels=2), steps=2)
+    task, tallies = truck_task(duty, paths), []
+    for purpose in (duty, paths):  # all on one path, beside a map: a busy path is not a missing one
+        columns = [np.full(3000, 10.1), np.full(3000, 53.4)] * purpose.steps
+        tallies.append(perturb_column(mechanism_of(task, purpose), "all", columns, Noise(), purpose=purpose.name))
+    both = estimate(tallies, task)
+    assert both.owner.cautions(both) == ()
 
 
 @pytest.mark.parametrize("present", [1.0, 0.6])

@@ -44,6 +44,9 @@ FirstDay = Annotated[
     Option("--from", help="First day to report, such as 2026-10-14. Default: that of the task, if it has days."),
 ]
 LastDay = Annotated[OptText, Option("--to", help="Last day to report.")]
+WalletOption = Annotated[
+    OptPath, Option(help="Tokens of the vehicle, if the collector takes reports without a sender; private.")
+]
 KeysOption = Annotated[Path, Option("--keys", help="Key ring file that dunnage device keys wrote.")]
 AliasColumn = Annotated[str, Option(help="Column with the alias of the vehicle. It stays readable.")]
 
@@ -117,6 +120,7 @@ def device_perturb(
     received: Annotated[
         OptPath, Option(help="Reports that the collector has of this vehicle: finds an older copy of the allowance.")
     ] = None,
+    wallet: WalletOption = None,
     vehicle_column: VehicleColumn = None,
     time_column: TimeColumn = None,
     place_columns: PlaceColumns = None,
@@ -151,6 +155,7 @@ def device_perturb(
             cap=cap,
             counter=counter,
             received=received,
+            wallet=wallet,
             columns=_columns(agreed, vehicle_column, time_column, place_columns),
             max_age=max_age,
             force=force,
@@ -158,6 +163,41 @@ def device_perturb(
     for line in done.warnings:
         print_text(f"WARNING: {data}: {line}", err=True)
     print_result({"out": str(out), **done.to_dict()}, f"{done.summary()}\nWritten   {out}", as_json)
+
+
+@device_app.command("send")
+def device_send(
+    collector: Annotated[str, Argument(help="Address of the collector, such as https://collector.example.org.")],
+    task: TaskOption,
+    allowance: Annotated[Path, Option(help="Allowance file of the vehicle; private.")],
+    code: Annotated[
+        OptText, Option(help="One-time code to enrol with. The token is then kept beside the file.")
+    ] = None,
+    wallet: WalletOption = None,
+    as_json: shared.JsonFlag = False,
+) -> None:
+    """Send the reports that an allowance holds to a collector. Nothing is spent; sending again is free.
+
+    It tries for some minutes. The exit code is 1 if reports are left to send. With --wallet it first fetches the tokens
+    of today and tomorrow, which device perturb --wallet needs, and then sends reports without a name.
+
+    Example: dunnage device send https://collector.example.org --task task.json --allowance truck.own
+    """
+    from dunnage.collecting.files import read_task_file
+    from dunnage.devices.sending import Collector, send_stored
+    from dunnage.devices.tokens import Wallet
+
+    agreed = read_task_file(task)
+    with progress() as tell, dn.Allowance.open(allowance, agreed) as account:
+        tell("sending")
+        tokens = None if wallet is None else Wallet(wallet, agreed)
+        done = send_stored(account, Collector(collector, agreed), code=code, wallet=tokens)
+    lines = [f"Sent      {done.num_sent} reports are stored now; the collector had {done.num_known} before"]
+    lines += [f"Refused   {num} as {kind}" for kind, num in sorted(done.refused.items())]
+    lines += [f"Waiting   {done.num_waiting} reports could not be sent. Try again later"] if done.num_waiting else []
+    print_result(done.to_dict(), "\n".join(lines), as_json)
+    if done.num_waiting:
+        raise typer.Exit(1)
 
 
 @device_app.command("simulate", short_help="Make the reports of every vehicle in a file.")

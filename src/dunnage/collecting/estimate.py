@@ -60,7 +60,16 @@ from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_t
 from dunnage.devices.client import check_task, mechanisms_of
 from dunnage.devices.numbers import LocalNumeric, Reading, SquareWave, odds_of
 from dunnage.devices.paths import Independent, LocalTrajectory
-from dunnage.devices.places import DIRECTIONS, HadamardResponse, InClear, LocalLocation, NoiseVerdict, Oracle, Planar
+from dunnage.devices.places import (
+    DIRECTIONS,
+    HadamardResponse,
+    InClear,
+    LocalLocation,
+    NoiseVerdict,
+    Oracle,
+    Planar,
+    ProjectiveResponse,
+)
 from dunnage.devices.report import Report
 from dunnage.devices.subjects import Quantity
 from dunnage.devices.task import Task
@@ -68,8 +77,11 @@ from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
 from dunnage.model.certificate import EstimateMeasures, SpendStatement, certify
+from dunnage.model.guarantees import SENT_BY
+from dunnage.noise.source import ceil_divide
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.release.kinds import ESTIMATES
+from dunnage.release.kinds.estimates import OTHER
 from dunnage.text import percent
 
 FEW = 8  # With fewer reports their own variance says too little, and the law's largest variance is used
@@ -607,17 +619,41 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
         squares = np.maximum(table.sum(axis=1)[blocks] / num, 2 * oracle.q * here) * oracle.scale**2
         variance = np.maximum(squares - np.clip(value, 0.0, 1.0) ** 2, 0.0) / num
         return Intervals(value, *score_bounds(value, num, (squares, 0.0), confidence), variance)
-    value = (part.counts / num - oracle.q * here) * oracle.scale
+    counts = supports(oracle, part.counts) if isinstance(oracle, ProjectiveResponse) else part.counts
+    value = (counts / num - oracle.q * here) * oracle.scale
     inside = np.clip(value, 0.0, here)
     # One report's estimate: 0 in another area, else (own bit - q) / (p - q).
     constant, slope = here * oracle.q * (1 - oracle.q) * oracle.scale**2, (1 - 2 * oracle.q) * oracle.scale
     variance = np.maximum(constant + slope * inside - inside**2, 0.0) / num
-    bounds = binomial_bounds(part.counts, part.num, confidence)
+    bounds = binomial_bounds(counts, part.num, confidence)
     lower, upper = (here * (end - oracle.q) * oracle.scale for end in bounds)
     if here < 1:  # how many reports an area has varies as well
         wider = normal_quantile(confidence) * inside / here * math.sqrt(here * (1 - here) / num)
         lower, upper = value - np.hypot(value - lower, wider), value + np.hypot(upper - value, wider)
     return Intervals(value, lower, upper, variance)
+
+
+def supports(oracle: ProjectiveResponse, counts: IntArray) -> IntArray:
+    """Return for each input how many symbols lie on its hyperplane, from the counts of all symbols."""
+    from scipy.fft import fftn, ifft
+
+    from dunnage.collecting.kernels import lines_through, spread_points
+
+    # An input (a, u) is orthogonal to the symbol (1, y) if the product of u and y is -a, and to (0, y) if it is 0. The
+    # sums over all y whose product with u is z, for every z, are the inverse transform of the transform of the counts
+    # along the line through u. With all multiples of a point counted, q times those on the plane is the transform, and
+    # all of them. Sums of whole numbers in floating point are off by far less than a half.
+    prime, dimension = oracle.geometry
+    size, shape = prime ** (dimension - 1), (prime,) * (dimension - 1)
+    directions = min(ceil_divide(oracle.num_inputs, prime), oracle.num_supporting)
+    lines = lines_through(0, directions, prime, dimension - 1)
+    along = fftn(counts[:size].reshape(shape)).ravel()[lines]
+    by_product = ifft(along, axis=1).real  # (direction, product)
+    last = counts[size:]
+    flat = fftn(spread_points(last, prime, dimension - 1).reshape(shape)).real.ravel()[lines[:, 1]]
+    sums = by_product[:, -np.arange(prime) % prime] + ((last.sum() + flat) / prime)[:, None]
+    every = np.append(np.rint(sums).astype(np.int64).ravel(), last.sum())
+    return every[: oracle.num_inputs]
 
 
 def _product_shares(law: Independent, tally: Tally, confidence: float) -> Intervals:
@@ -775,6 +811,7 @@ def estimate(
     allow_noise: bool = False,
     void: str = "",
     left_out: Mapping[str, int] | None = None,
+    senders: str | None = None,
 ) -> Release:
     """Make estimates from the reports of a task, and certify them.
 
@@ -797,6 +834,8 @@ def estimate(
     left_out
         How many reports the collector left out, by kind (of :data:`LEFT_OUT`), for the certificate; by default those
         that ``reports`` itself left out.
+    senders
+        Who sent the reports to a collector, ``"gateway"``, ``"token"`` or ``"unlinkable"``, for the certificate.
 
     Returns
     -------
@@ -829,6 +868,8 @@ def estimate(
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not number or not 0.5 <= float(confidence) < 1:
         raise ParameterError(f"confidence must lie between 0.5 and 1, for example 0.95. Got {shown(confidence)}.")
+    if senders is not None and senders not in SENT_BY:
+        raise ParameterError(f"senders must be one of {', '.join(SENT_BY)}. Got {shown(senders)}.")
     if combine not in promises.COMBINATIONS:
         raise ParameterError(f"combine must be one of {', '.join(promises.COMBINATIONS)}. Got {shown(combine)}.")
     level, losses, mechanisms = float(confidence), check_task(task), mechanisms_of(task)
@@ -859,7 +900,14 @@ def estimate(
         lines.add_purpose(name, mechanism, by_purpose[name], level, combine, allow_noise=allow_noise)
     rules = {str(item["rule"]) for of_purpose in lines.combined.values() for item in of_purpose.values()}
     promise = promises.estimates_promise(
-        task, losses, mechanisms, confidence=level, combine=combine, rules=rules, verdicts=lines.verdicts
+        task,
+        losses,
+        mechanisms,
+        confidence=level,
+        combine=combine,
+        rules=rules,
+        verdicts=lines.verdicts,
+        senders=senders,
     )
     if void:
         promise = promise.voided(void)
@@ -873,6 +921,7 @@ def estimate(
         **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
         **({"paths": lines.paths} if lines.paths else {}),
         **({"left_out": dict(num_left_out)} if num_left_out else {}),
+        **({} if senders is None else {"senders": senders}),
     }
     certificate = certify(
         promise,
@@ -980,4 +1029,4 @@ def _add_paths(lines: Lines, purpose: str, mechanism: LocalTrajectory, shares: S
         # The others are what the listed ones leave over.
         lower, upper = (1 - float(ends[listed].sum()) for ends in (shares.upper, shares.lower))
         ends = min(max(lower, 0.0), float(rest)), max(min(upper, 1.0), float(rest))
-        lines.add("share", purpose, (float(rest), *ends), path=promises.OTHER)
+        lines.add("share", purpose, (float(rest), *ends), path=OTHER)

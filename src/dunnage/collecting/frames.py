@@ -30,13 +30,14 @@ from dunnage.collecting.kernels import (
     OTHER_TASK,
     OTHER_TIME,
     decode_frames,
+    decode_requests,
     gather_rows,
 )
 from dunnage.collecting.tally import BITS, BITS_OF_BYTE, SYMBOLS, Packed, Tallies, Tally
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.numbers import JointReport, LocalNumeric, SampledReport, combination
 from dunnage.devices.paths import Independent
-from dunnage.devices.places import InClear
+from dunnage.devices.places import InClear, SubsetSelection
 from dunnage.devices.report import (
     CUT_OFF,
     MAX_BAD_NAMED,
@@ -56,6 +57,7 @@ KINDS = {DAMAGED: "damaged", OTHER_TASK: "other_task", IMPOSSIBLE: "impossible",
 _CHUNK = 1 << 24  # bytes that are read at once
 _LEAST = 26  # bytes of the shortest report, without its length
 _LIMITS = (MAX_REPORT, MAX_INDEX, MAX_DAYS, MINUTES_PER_DAY - 1, MAX_PAYLOAD)
+_KINDS = "qqBqqqQQq"  # of the fields of a batch
 _WORD = 8  # payloads up to here are read as one number
 
 Words = NDArray[np.uint64]
@@ -139,6 +141,9 @@ class TierReader:
         for byte in range(self.width - 1, -1, -1):  # compared like numbers, the highest byte first
             possible &= ~equal | (rows[:, byte] <= last[byte])
             equal &= rows[:, byte] == last[byte]
+        oracle = law.oracle if isinstance(law := self.law, InClear) else law
+        if isinstance(oracle, SubsetSelection):
+            possible &= np.unpackbits(rows, axis=1, count=oracle.num_inputs, bitorder="little").sum(1) == oracle.size
         return possible
 
     def add(self, tally: Tally, rows: Packed) -> None:
@@ -227,6 +232,9 @@ def _distinct(rows: Packed) -> tuple[list[bytes], IntArray, IntArray]:
     return [one.tobytes() for one in distinct], inverse.ravel(), times
 
 
+_SENT = Source("the request", io.BytesIO)
+
+
 class Batch(NamedTuple):
     source: Source
     at: int  # of its first byte in the source
@@ -279,8 +287,7 @@ class Reading:
                         return
                     data = np.frombuffer(content, dtype=np.uint8)
                     most = len(data) // (4 + _LEAST) + 1
-                    kinds = "qqBqqqQQq"  # of the fields of a batch
-                    out = tuple(np.empty(most, dtype=kind) for kind in kinds)
+                    out = tuple(np.empty(most, dtype=kind) for kind in _KINDS)
                     num, used, broken = decode_frames(
                         data, self._prefix, self._chosen, self._first, self._widths, _crc_tables(), _LIMITS, out
                     )
@@ -297,6 +304,20 @@ class Reading:
             problem = Problem(f"the reports cannot be read: {reason}", remedy="Give the path of a report file.")
             raise InputError(source.name, [problem]) from None
 
+    def requests(self, bodies: Sequence[bytes], *, stored: bool = False) -> tuple[Batch, IntArray, BoolArray]:
+        """Read what several senders sent at once: the reports, whose each is, and who sent more than reports."""
+        ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+        data = np.frombuffer(b"".join(bodies), dtype=np.uint8)
+        out = tuple(np.empty(len(data) // (4 + _LEAST) + len(bodies), dtype=kind) for kind in _KINDS + "q")
+        num, broken = decode_requests(
+            data, ends, 4 + _LEAST, self._prefix, self._chosen, self._first, self._widths, _crc_tables(), _LIMITS, out
+        )
+        *fields, request = (array[:num] for array in out)
+        batch = Batch(_SENT, 0, data, *fields)
+        if not stored:  # what is stored was checked before
+            self._check_payloads(batch)
+        return batch, request, broken
+
     def _check(self, batch: Batch) -> None:
         """Mark reports of times that a collector of the task does not accept, and impossible payloads."""
         members = np.flatnonzero(batch.counted)
@@ -306,6 +327,9 @@ class Reading:
             for day, slot in (divmod(int(time), MINUTES_PER_DAY) for time in times)
         ]
         batch.status[members[~np.array(accepted, dtype=np.bool_)[inverse.ravel()]]] = OTHER_TIME
+        self._check_payloads(batch)
+
+    def _check_payloads(self, batch: Batch) -> None:
         for reader, own, rows in self.payloads(batch, batch.counted):
             batch.status[own[~reader.possible(rows)]] = IMPOSSIBLE
 

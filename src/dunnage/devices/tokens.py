@@ -194,6 +194,10 @@ class Wallet:
         self._days[day] = key, done
         self._write()
 
+    def has(self, day: int) -> bool:
+        """Return whether the tokens of a day are signed."""
+        return day in self._days and all("signature" in token for token in self._days[day][1])
+
     def report_id(self, day: int, place: int) -> bytes:
         """Return the id of a report, by its place among the reports of the day; nothing may be sent without one."""
         _, tokens = self._days.get(day, (None, []))
