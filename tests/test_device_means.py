@@ -22,7 +22,7 @@ from tests.refusals import refusal
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.run import audit
 from dunnage.collecting.batch import perturb_column
-from dunnage.collecting.estimate import _without_missing, estimate
+from dunnage.collecting.estimate import estimate, without_missing
 from dunnage.collecting.files import RowFile, collect
 from dunnage.collecting.fleet import simulate
 from dunnage.collecting.precision import Precision, more_lines, needed_reports, needs_of_release, plan_lines
@@ -158,7 +158,7 @@ def test_shares_without_the_missing_against_plain_sums(weights, present, side):
         ends = (np.maximum(observed - slack, 0), np.minimum(observed + slack, 1))
         sums = (np.maximum(up_to - slack, 0), np.minimum(up_to + slack, 1))
         low, high = max(present - slack, 0.0), min(present + slack, 1.0)
-        (lower, upper), (least, most) = _without_missing(ends, sums, low, high)
+        (lower, upper), (least, most) = without_missing(ends, sums, low, high)
         assert (lower <= true + 1e-9).all()
         assert (true <= upper + 1e-9).all()
         assert (least <= np.cumsum(true)[:-1] + 1e-9).all()

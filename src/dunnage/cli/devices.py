@@ -277,6 +277,9 @@ def estimate(
             help="Also test whether honest devices sent the reports of maps, and weigh unlikely ones down.",
         ),
     ] = False,
+    by: Annotated[
+        OptText, Option(help="Also estimate by day | hour | tier | file, into a CSV file beside the release.")
+    ] = None,
     sign: shared.SignOption = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
@@ -290,6 +293,7 @@ def estimate(
     from dunnage.collecting.forged import bits_warnings, robust_maps
     from dunnage.collecting.frames import Source
     from dunnage.collecting.precision import Precision, more_lines, needs_of_release
+    from dunnage.collecting.views import BY, view
     from dunnage.folders import check_new_folder
     from dunnage.model.certificate import load_private_key
     from dunnage.release import CERTIFICATE_FILE, describe_release
@@ -297,15 +301,18 @@ def estimate(
     from dunnage.showing.text import headlines
 
     check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
-    page, cells = (out.resolve().with_name(f"{out.resolve().name}.{end}") for end in ("html", "geojson"))
-    if not force and (taken := next((path for path in (page, cells) if os.path.lexists(path)), None)) is not None:
+    if by is not None and by not in BY:
+        raise ParameterError(f"--by takes {', '.join(BY)}. Got {by}.")
+    endings = ("html", "geojson", *([] if by is None else [f"by-{by}.csv"]))
+    page, cells, *table = beside = [out.resolve().with_name(f"{out.resolve().name}.{end}") for end in endings]
+    if not force and (taken := next((path for path in beside if os.path.lexists(path)), None)) is not None:
         raise OutputError.taken(taken)
     if sign is not None:
         load_private_key(sign)  # fail before the reports are read, which may take long
     agreed, wanted = read_task_file(task), Precision.read(precision)
     wanted.check(agreed)
-    if robust and any(path.suffix == ".json" for path in reports):
-        raise ParameterError("--robust looks at single reports, and tallies have none. Give report files.")
+    if (robust or by) and any(path.suffix == ".json" for path in reports):
+        raise ParameterError("--robust and --by look at single reports, and tallies have none. Give report files.")
     with progress() as tell:
         came = None if received is None else read_clock(received)
         collected = dn.collect(reports, agreed, days=shared.days_of(first, last), received=came, progress=tell)
@@ -316,7 +323,7 @@ def estimate(
         level = nearest_float(share(confidence, what="confidence"))
         for text in bits_warnings(agreed, collected.tallies):
             print_text(f"WARNING: {text}", err=True)
-        sources = [Source.of_file(str(path)) for path in reports] if robust else []
+        sources = [Source.of_file(str(path)) for path in reports] if robust or by else []
         span = None if first is None and last is None else read_days(shared.days_of(first, last), agreed)
         maps = robust_maps(agreed, sources, days=span, received=came, confidence=level) if robust else {}
         tell("estimating")
@@ -329,6 +336,11 @@ def estimate(
             left_out=collected.left_out,
         )
         write_estimates(release, out, sign=sign, force=force)
+        shown = None
+        if by is not None:
+            tell(f"estimating by {by}")
+            shown = view(agreed, sources, by, days=span, received=came, confidence=level, combine=combine)
+            table[0].write_text(shown.to_csv(), encoding="utf-8")
         tell("drawing the page")
         page.write_text(estimates_page(dn.Release.read(out)), encoding="utf-8")
         if has_maps(release):
@@ -338,12 +350,57 @@ def estimate(
     lines.append(f"Page      {page.name} beside it" + (f"; {cells.name}" if has_maps(release) else ""))
     lines.append(f"Reports   {collected.num_reports:,} counted")
     lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate)]
+    if shown is not None:
+        lines.append(f"By {by:<6} {table[0].name} beside it: {shown.num_groups} groups")
+        lines += [f"          {text}" for text in shown.sentences()]
     lines += [f"Forged    {text}" for made in maps.values() for text in made.lines()]
     lines += [*_rows_text(release), *(f"Precision {text}" for text in more_lines(needs, agreed, collected.num_days))]
     result = {"release": str(out), **collected.to_dict(), **describe_release(release)}
     result |= {"cautions": list(cautions), "precision": [need.to_dict() for need in needs]}
+    result |= {} if shown is None else {"by": {"file": str(table[0]), "groups": shown.num_groups, "noise": shown.noise}}
     result |= {"robust": {name: made.to_dict() for name, made in maps.items()}} if robust else {}
     print_result(result, "\n".join(lines), as_json)
+
+
+def alarms(
+    reports: Annotated[list[Path], Argument(help="Report files (.jsonl or .bin), of one day or several.")],
+    task: TaskOption,
+    when: Annotated[list[str], Option(help="Rule, such as: share of temperature above 8 > 5%. May be given again.")],
+    sure: Annotated[str, Option(help="How sure: 1 minus the chance of any false alarm in all looks.")] = "99%",
+    looks: Annotated[int, Option(min=1, help="Number of days that will be looked at in all, such as a year.")] = 365,
+    first: FirstDay = None,
+    last: LastDay = None,
+    received: Annotated[
+        OptText, Option(help="When the reports came in (or: now). Leaves out those of slots that were not due then.")
+    ] = None,
+    as_json: shared.JsonFlag = False,
+) -> None:
+    """Look at each day of the reports, and raise an alarm where a figure of the fleet is surely beyond its limit.
+
+    Rules: mean of speed > 80 | share of temperature above 8 > 5% | readings of speed < 90% | cell 17 of places > 5%
+
+    Example: dunnage alarms reports.jsonl --task task.json --when "share of temperature above 8 > 5%"
+    """
+    from dunnage.collecting.alarms import look_at
+    from dunnage.collecting.files import read_clock, read_days, read_task_file
+    from dunnage.collecting.frames import Source
+
+    agreed, stated = read_task_file(task), shared.days_of(first, last)
+    if any(path.suffix == ".json" for path in reports):
+        raise ParameterError("alarms look at days, and tallies have none. Give report files.")
+    with progress() as tell:
+        tell("reading")
+        done = look_at(
+            agreed,
+            [Source.of_file(str(path)) for path in reports],
+            when,
+            sure=nearest_float(share(sure, what="sure")),
+            num_looks=looks,
+            days=None if stated is None else read_days(stated, agreed),
+            received=None if received is None else read_clock(received),
+        )
+    lines = [f"{'ALARM' if look.alarm else 'quiet':<9} {look.sentence()}" for look in done.looks]
+    print_result(done.to_dict(), "\n".join([*lines, f"Promises  {done.promise()}"]), as_json)
 
 
 def _rows_text(release: Release) -> list[str]:

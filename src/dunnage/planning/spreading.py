@@ -280,6 +280,8 @@ def spread_likely(
         mean=np.array([mean for mean, _ in moments], dtype=np.float64),
         variance=np.array([variance for _, variance in moments], dtype=np.float64),
     )
+    for chances in packer.chances:
+        chances.joint = False
     best, budget, soon = None, 0.0, effort.part(1.0 if not packer.risk else 1 - EXACT_SHARE)
     for attempt in range(CHANCE_TRIES):
         # Without any new risk first, for a part of the time: spreading takes room, and the risk gives some.

@@ -262,8 +262,9 @@ def policy_text(policy: Policy) -> str:
 
         try:
             predicted = usefulness_lines(predict_usefulness(policy, mechanism_of(policy), bounds=True))
-        except ParameterError:
-            predicted = ["Predicted     by dunnage publish --dry-run, for one period"]
+        except ParameterError as error:
+            later = "Predicted     by dunnage publish --dry-run, for one period"
+            predicted = [later if policy.period is not None else f"REFUSED by publish: {error}"]
     return "\n".join([*lines, "", promise_text(promised), *predicted])
 
 

@@ -301,6 +301,7 @@ class Chances:
         self.classes = list(classes)
         self.worst = [sizes.largest(sizes.count) for sizes in self.classes] if worst is None else worst
         self.deadline = NEVER
+        self.joint = True  # whether several resources that may be exceeded get a law in common, which takes long
         self._bounds_of: dict[tuple[tuple[int, int], ...], tuple[float, float]] = {}
         self._draws: dict[tuple[Any, ...], SumLaw | None] = {}
 
@@ -323,6 +324,7 @@ class Chances:
             countable = all(isinstance(self.classes[kind], Members) for kind, _ in used)
             # What certainly fits of a resource needs no law, and one that is left none in common with others.
             tight = np.flatnonzero(self._largest(used) > self.capacity).tolist()
+            countable = countable and (self.joint or len(tight) == 1)
             exact = self._chance(used, tight[0] if len(tight) == 1 else None, 1, True) if countable else None
             if exact is not None:
                 low = high = exact
