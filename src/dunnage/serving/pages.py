@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from dunnage.collecting.collector import CLOSED, ERASED, ESTIMATED
-from dunnage.collecting.periods import statement_of
+from dunnage.collecting.periods import looks_of, statement_of
 from dunnage.collecting.store import Period
 from dunnage.devices.report import day_text
 from dunnage.release import CERTIFICATE_FILE, Release
@@ -107,6 +107,9 @@ def _task(service: Service, digest: str) -> dict[str, object]:
         ],
         "tables": tables,
     }
+    if looks := looks_of(collector, digest):
+        alarms = [[str(look["rule"]), "ALARM" if look["alarm"] else "quiet", str(look["sentence"])] for look in looks]
+        tables.append(("Alarms", ["Rule", "State", "Look"], alarms[:_MAX_DAYS]))
     newest = _newest(service, digest)
     if newest is not None:
         from dunnage.showing.estimates import estimate_pictures, has_maps
