@@ -137,6 +137,7 @@ def test_the_life_of_a_period(api, base):
     assert "default-src 'none'" in said["content-security-policy"]
     assert "2026-11-16" in page.decode()
     assert "30 more days" in page.decode()
+    assert "2030-04-19" in page.decode()  # a lifetime of 10,000 at 8 a day, from the first day on
     assert not re.search(r'(?:src|href)="(?!/)', page.decode())
     assert api.call("GET", "/", token=api.operator)[0] == 200
     assert api.call("POST", f"{day}/erase", b"", token=api.operator)[0] == 200
