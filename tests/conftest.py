@@ -40,6 +40,7 @@ FIRST = (
     "test_crash.py",
     "test_advising.py",
     "test_demo.py",
+    "test_serving.py",
     "scenarios/test_loads.py",
     "test_usefulness.py",
     "test_errors.py",
