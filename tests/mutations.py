@@ -18,7 +18,7 @@ SCALAR = "laws/test_noise_laws.py -k scalar"
 FORGED = "test_forgeries.py::test_every_changed_leaf_of_a_certificate_is_seen"
 FAULTS = [  # file below src/dunnage, what it says, what it says with the fault, tests
     ("noise/source.py", "self.bits(num_bits)) >= n:", "self.bits(num_bits)) > n:", SCALAR),
-    ("noise/source.py", "return k % 2 == 1", "return k % 2 == 0", SCALAR),
+    ("noise/source.py", "return x < 0\n", "return x >= 0\n", SCALAR),
     ("noise/source.py", "if magnitude or not negative:", "if magnitude or negative in (0, 1):", SCALAR),
     (
         "noise/source.py",
