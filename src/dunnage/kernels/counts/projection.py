@@ -204,9 +204,7 @@ def settle(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> None:
         settle_blocks(problem.listed, problem.tree, chains, bounds, used, unknowns)
 
 
-def _newton(
-    plan: NewtonPlan, problem: _Problem, unknowns: FloatArray, floors: FloatArray | None
-) -> tuple[_Look, int]:
+def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray, floors: FloatArray | None) -> tuple[_Look, int]:
     """Minimise the dual function, unless cells below some floor are needed; return the best point and the steps."""
     # It takes a full step if that halves the distance to the best point so far, which can happen only a limited number
     # of times before rounding takes over; any other step goes to about the lowest point along it.
