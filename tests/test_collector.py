@@ -26,14 +26,21 @@ from dunnage.collecting.files import collect
 from dunnage.collecting.intake import IdSet
 from dunnage.collecting.kernels import COUNTED, REPLAYED
 from dunnage.collecting.periods import (
+    AlarmRules,
+    alarms_of,
     close_period,
     due_work,
     erase_period,
     estimate_days,
+    look_at_period,
+    looks_of,
     note_estimated,
+    set_alarms,
     statement_of,
+    stored_sources,
 )
 from dunnage.collecting.store import Head, Period, Store
+from dunnage.collecting.views import view
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.report import Report, write_reports
 from dunnage.devices.task import Tier
@@ -444,7 +451,7 @@ def closed():
         for day in range(DAY, DAY + 3):
             bench.now, reports = NOON + (day - DAY) * 86_400.0, []
             for at in range(400):
-                speed = {"speed": 40.0 + 30 * (day - DAY) + at % 10, "load": 5.0}
+                speed = {"speed": 40.0 + 60 * (day > DAY) + at % 10, "load": 5.0}
                 for number, value in enumerate((speed, (104.0, 30.6))):
                     tier = SEEN.slot_tiers(SEEN.purposes[number])[at % 2]
                     payload = mechanisms[number].perturb(value, tier=tier, noise=noise)
@@ -453,9 +460,30 @@ def closed():
                     facts = {"purpose": number, "tier": at % 2, "day": day, "slot": 11, "payload": payload}
                     reports.append(Report(task=SEEN.prefix, report_id=noise.draw_bytes(16), **facts))
             assert bench.send(*reports, task=SEEN).accepted == 800
+            if day == DAY:
+                rules = {"rules": ["mean of speed > 60", "cell 5 of places > 1%"], "sure": 0.99, "looks": 2}
+                set_alarms(bench.collector, SEEN.digest, AlarmRules(**rules))
             close_period(bench.collector, Period(SEEN.digest, day), early=True)
+            look_at_period(bench.collector, Period(SEEN.digest, day))
         yield bench.collector
         bench.collector.stop()
+
+
+def test_views_and_alarms_of_closed_days(closed):
+    by_day = view(SEEN, stored_sources(closed, SEEN.digest, DAY, DAY + 2), "day")
+    means = [line for line in by_day.lines if line["quantity"] == "mean" and line["attribute"] == "speed"]
+    assert [line["day"] for line in means] == ["2026-11-16", "2026-11-17", "2026-11-18"]
+    looks = looks_of(closed, SEEN.digest)
+    assert [(look["day"], look["alarm"]) for look in looks if "speed" in look["rule"]] == [
+        ("2026-11-17", True),  # the third day is beyond the stated number of looks
+        ("2026-11-16", False),
+    ]
+    assert not any(look["alarm"] for look in looks if "cell" in look["rule"])
+    with pytest.raises(Refusal, match="no day among these"):
+        stored_sources(closed, SEEN.digest, DAY + 9, DAY + 9)
+    with pytest.raises(ParameterError, match="a rule reads like"):
+        set_alarms(closed, SEEN.digest, AlarmRules(rules=["truck 7 is late"], sure=0.99, looks=365))
+    assert len(alarms_of(closed, SEEN.digest).rules) == 2
 
 
 def test_forged_reports_are_noticed_at_closing(closed):
@@ -464,7 +492,7 @@ def test_forged_reports_are_noticed_at_closing(closed):
     assert cautions[2]
     over_days = estimate_days(closed, SEEN.digest, DAY, DAY + 1, confidence=1 - 1e-9)
     (mean,) = [row for row in over_days.data.to_pylist() if row["quantity"] == "mean" and row["attribute"] == "speed"]
-    assert mean["lower"] <= 59.5 <= mean["upper"]
+    assert mean["lower"] <= 74.5 <= mean["upper"]
     assert sum(sum(tiers.values()) for tiers in over_days.certificate.estimates.reports.values()) == 1_600
 
 

@@ -17,11 +17,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from dunnage._version import __version__
+from dunnage.collecting.alarms import Rule, look_at
 from dunnage.collecting.collector import CLOSED, ERASED, ESTIMATED, OPEN, TALLYING, Collector
 from dunnage.collecting.estimate import estimate
 from dunnage.collecting.forged import bits_warnings
@@ -246,3 +248,58 @@ def due_work(collector: Collector) -> Iterator[tuple[str, Period]]:
 def release_folder(data: Path, digest: str, first: int, last: int) -> Path:
     days = day_text(first) if first == last else f"{day_text(first)}_{day_text(last)}"
     return data / "releases" / digest / days
+
+
+class AlarmRules(Model):
+    """What alarms look for in each period that closes, and how sure they must be over all looks together."""
+
+    rules: Annotated[list[str], Field(min_length=1, max_length=50)]
+    sure: Annotated[float, Field(ge=0.5, lt=1)]  # chance of no false alarm in all looks, if no limit is ever exceeded
+    looks: Annotated[int, Field(ge=1, le=100_000)]  # periods that are looked at, for example 365
+
+
+def stored_sources(collector: Collector, digest: str, first: int, last: int) -> list[Source]:
+    """Return the reports of the closed periods from a first to a last day that are not erased."""
+    states = collector.states(digest)
+    days = [day for day in states if first <= day <= last and states[day] in (CLOSED, ESTIMATED)]
+    if not days:
+        raise Refusal("no day among these is closed and still has its reports.")
+    return [source_of(collector.store, Period(digest, day)) for day in days]
+
+
+def set_alarms(collector: Collector, digest: str, given: AlarmRules) -> None:
+    """Set the alarms of a task; looks are counted from the beginning."""
+    for text in given.rules:
+        Rule.read(text, collector.tasks[digest])  # refuses what the task cannot answer
+    with collector.store.book.turn() as book:
+        book.execute("DELETE FROM looks WHERE task = ?", (digest,))
+        book.execute(
+            "INSERT INTO alarms VALUES (?, ?) ON CONFLICT (task) DO UPDATE SET rules = excluded.rules",
+            (digest, json.dumps(given.plain())),
+        )
+
+
+def alarms_of(collector: Collector, digest: str) -> AlarmRules | None:
+    rows = collector.store.book.rows("SELECT rules FROM alarms WHERE task = ?", digest)
+    return AlarmRules.model_validate(json.loads(rows[0][0])) if rows else None
+
+
+def looks_of(collector: Collector, digest: str) -> list[dict[str, object]]:
+    """Return what alarms said of periods, the latest first."""
+    rows = collector.store.book.rows("SELECT result FROM looks WHERE task = ? ORDER BY day DESC", digest)
+    return [look for (result,) in rows for look in json.loads(result)]
+
+
+def look_at_period(collector: Collector, period: Period) -> list[str]:
+    """Look at a period that has closed, once; return a sentence for each alarm that is raised."""
+    given, book = alarms_of(collector, period.task), collector.store.book
+    if given is None:
+        return []
+    ((num,),) = book.rows("SELECT count(*) FROM looks WHERE task = ?", period.task)
+    if num >= given.looks or book.rows("SELECT day FROM looks WHERE task = ? AND day = ?", *period):
+        return []
+    source = source_of(collector.store, period)
+    made = look_at(collector.tasks[period.task], [source], given.rules, sure=given.sure, num_looks=given.looks)
+    looks = [{**vars(look), "sentence": look.sentence()} for look in made.looks]
+    book.write("INSERT INTO looks VALUES (?, ?, ?) ON CONFLICT DO NOTHING", *period, json.dumps(looks))
+    return [look.sentence() for look in made.looks if look.alarm]

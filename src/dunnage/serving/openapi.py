@@ -8,6 +8,7 @@ import re
 import msgspec
 
 from dunnage._version import __version__
+from dunnage.collecting.periods import AlarmRules
 from dunnage.serving import service as routes
 
 _SAYS = {  # what each route does, the body it takes, and the status of success
@@ -29,6 +30,9 @@ _SAYS = {  # what each route does, the body it takes, and the status of success
     "POST /v1/tasks/{task}/periods/{day}/erase": ("Erase the reports of a closed period", None, 200),
     "POST /v1/tasks/{task}/estimates": ("Estimate closed days and certify the release", routes.Days, 201),
     "GET /v1/tasks/{task}/estimates/{days}/{file}": ("A file of a release", None, 200),
+    "GET /v1/tasks/{task}/views/{by}": ("Estimates of closed days, by day, hour or tier", None, 200),
+    "GET /v1/tasks/{task}/alarms": ("Alarms, and what they said of each day", None, 200),
+    "PUT /v1/tasks/{task}/alarms": ("Set the alarms of the fleet", AlarmRules, 200),
     "GET /v1/health": ("Whether the process is alive", None, 200),
     "GET /v1/ready": ("Whether reports can be stored now", None, 200),
     "GET /v1/metrics": ("Counters for Prometheus", None, 200),
@@ -50,9 +54,9 @@ _ERRORS = {
 
 
 def document() -> dict[str, object]:
-    kinds = [kind for _, kind, _ in _SAYS.values() if kind is not None]
+    kinds = [kind for _, kind, _ in _SAYS.values() if kind not in (None, AlarmRules)]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    schema_of = dict(zip(kinds, schemas, strict=True))
+    schema_of = dict(zip(kinds, schemas, strict=True)) | {AlarmRules: AlarmRules.model_json_schema()}
     paths: dict[str, dict[str, object]] = {}
     for line, (says, kind, status) in _SAYS.items():
         method, path = line.split(" ")
@@ -60,8 +64,9 @@ def document() -> dict[str, object]:
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in re.findall(r"\{(\w+)\}", path)
         ]
-        if path.endswith("/reports/{report}"):
-            names.append({"name": "checksum", "in": "query", "required": True, "schema": {"type": "string"}})
+        queries = {"/reports/{report}": ["checksum"], "/views/{by}": ["from", "to"]}
+        for query in next((own for end, own in queries.items() if path.endswith(end)), []):
+            names.append({"name": query, "in": "query", "required": True, "schema": {"type": "string"}})
         responses = {str(code): {"description": text} for code, text in _ERRORS.items()}
         responses |= {str(code): {"description": "done"} for code in {200, status}}
         operation: dict[str, object] = {

@@ -48,13 +48,14 @@ from dunnage.collecting.intake import CODES, NEAR
 from dunnage.collecting.periods import ClosingStatement
 from dunnage.collecting.store import Period, Store
 from dunnage.collecting.tokens import Issuer, valid_tokens
+from dunnage.collecting.views import view
 from dunnage.devices.report import ID_BYTES, Report
 from dunnage.devices.sending import CONTENT_TYPE, CONTENT_TYPE_WITH_TOKENS
 from dunnage.devices.task import MAX_BYTES as MAX_TASK_BYTES
 from dunnage.devices.task import Task, day_number
 from dunnage.devices.tokens import KEY_BITS, TokenKey, split_tokens
 from dunnage.errors import DunnageError, InternalError, ParameterError, Refusal, ReportError, StoreError
-from dunnage.model.documents import canonical
+from dunnage.model.documents import canonical, check
 from dunnage.release import Release
 from dunnage.serving.settings import Settings
 
@@ -91,6 +92,9 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "POST /v1/tasks/{task}/periods/{day}/erase": (OPERATOR,),
     "POST /v1/tasks/{task}/estimates": (OPERATOR, ANALYST),
     "GET /v1/tasks/{task}/estimates/{days}/{file}": (OPERATOR, ANALYST),
+    "GET /v1/tasks/{task}/views/{by}": (OPERATOR, ANALYST),
+    "GET /v1/tasks/{task}/alarms": (OPERATOR, ANALYST),
+    "PUT /v1/tasks/{task}/alarms": (OPERATOR, ANALYST),
     "GET /v1/health": (ANYONE,),
     "GET /v1/ready": (ANYONE,),
     "GET /v1/metrics": (MONITOR, OPERATOR),
@@ -543,6 +547,8 @@ class Service:
     def close_period(self, period: Period, early: bool = False) -> ClosingStatement:
         statement = periods.close_period(self.collector, period, early=early, sign=self.settings.sign)
         log("closed", task=period.task, day=statement.day, reports=statement.ids.num, cautions=len(statement.cautions))
+        for sentence in periods.look_at_period(self.collector, period) if statement.reports else ():
+            log("alarm", task=period.task, says=sentence)
         return statement
 
     async def erase(self, request: Request) -> Response:
@@ -600,6 +606,27 @@ class Service:
         headers = {"content-disposition": f'attachment; filename="{name}"', "x-content-type-options": "nosniff"}
         content = await run_in_threadpool(path.read_bytes)
         return Response(content, headers=headers, media_type=kinds.get(path.suffix, "application/octet-stream"))
+
+    # Views and alarms
+
+    async def view(self, request: Request) -> Response:
+        digest, given = self._task(request), request.query_params
+        first, last = _days(given.get("from", ""), given.get("to", ""))
+        sources = await run_in_threadpool(periods.stored_sources, self.collector, digest, first, last)
+        made = await run_in_threadpool(view, self.collector.tasks[digest], sources, request.path_params["by"])
+        return JSONResponse({"by": made.by, "lines": made.lines, "noise": made.noise, "says": made.sentences()})
+
+    async def alarms(self, request: Request) -> Response:
+        digest = self._task(request)
+        given = await run_in_threadpool(periods.alarms_of, self.collector, digest)
+        looks = await run_in_threadpool(periods.looks_of, self.collector, digest)
+        return JSONResponse({"alarms": None if given is None else given.plain(), "looks": looks})
+
+    async def set_alarms(self, request: Request) -> Response:
+        digest, content = self._task(request), await decoded(request, Any, self.settings)
+        given = check(content, periods.AlarmRules, "the alarms", what="alarms")
+        await run_in_threadpool(periods.set_alarms, self.collector, digest, given)
+        return JSONResponse(given.plain())
 
     # The service itself
 
@@ -783,6 +810,9 @@ def make_app(service: Service) -> Starlette:
         "POST /v1/tasks/{task}/periods/{day}/erase": service.erase,
         "POST /v1/tasks/{task}/estimates": service.estimate,
         "GET /v1/tasks/{task}/estimates/{days}/{file}": service.estimate_file,
+        "GET /v1/tasks/{task}/views/{by}": service.view,
+        "GET /v1/tasks/{task}/alarms": service.alarms,
+        "PUT /v1/tasks/{task}/alarms": service.set_alarms,
         "GET /v1/health": service.health,
         "GET /v1/ready": service.ready,
         "GET /v1/metrics": service.metrics,
