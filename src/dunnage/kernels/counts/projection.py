@@ -150,8 +150,9 @@ def project_problem(
     theta = levels(plan.leaves, best.unknowns)
     values, needed = problem.listed.values, -theta[0] < candidates.floors
     x = moved(values, candidates.starts, theta)
+    residual, totals = best.relative, tuple[FloatArray, ...]()
     if short and needed.any():
-        residual, totals, tolerance = best.relative, (), np.inf
+        tolerance = np.inf
     else:
         residual, totals = optimality(x, values, candidates.starts, family, sums)
     # Wrong multipliers could still give the right x, but not decide whether further cells are needed.
@@ -204,9 +205,7 @@ def settle(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> None:
         settle_blocks(problem.listed, problem.tree, chains, bounds, used, unknowns)
 
 
-def _newton(
-    plan: NewtonPlan, problem: _Problem, unknowns: FloatArray, floors: FloatArray | None
-) -> tuple[_Look, int]:
+def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray, floors: FloatArray | None) -> tuple[_Look, int]:
     """Minimise the dual function, unless cells below some floor are needed; return the best point and the steps."""
     # It takes a full step if that halves the distance to the best point so far, which can happen only a limited number
     # of times before rounding takes over; any other step goes to about the lowest point along it.
