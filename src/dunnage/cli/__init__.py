@@ -25,9 +25,11 @@ from typer import Argument, Option
 import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.auditing import advise, audit, prove
-from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
+from dunnage.cli.devices import DEFAULT_DEVICES, alarms, device_app, estimate
 from dunnage.cli.generate import generate_app
+from dunnage.cli.identity import identity_app
 from dunnage.cli.planning import apply, pack, size
+from dunnage.cli.serving import serve
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, InternalError, OutputError, ParameterError
 from dunnage.model.guarantees import Basis
@@ -46,7 +48,10 @@ _LOOP = {
     "audit": "Audit a release: attacks, errors and the cost of privacy.",
     "prove": "Check what each mechanism claims and what it gives away.",
     "estimate": "Estimate means, maps and paths from device reports.",
+    "alarms": "Raise alarms about a fleet from device reports, with few false ones.",
     "device": "Make tasks and reports for devices; seal identity records.",
+    "identity": "Keep identity records that only two people together can open.",
+    "serve": "Run the collector that devices report to.",
     "budget": "Show or set the privacy budget in a ledger.",
     "demo": "Run all three stories on generated data.",
 }
@@ -382,9 +387,14 @@ def budget_set(
         print_result(statement.to_dict(), statement.summary(), as_json)
 
 
-for _command in (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, demo):
+for _command in (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, alarms, serve, demo):
     app.command(short_help=_LOOP[_command.__name__])(_command)
-for _name, _group in (("generate", generate_app), ("device", device_app), ("budget", budget_app)):
+for _name, _group in (
+    ("generate", generate_app),
+    ("device", device_app),
+    ("identity", identity_app),
+    ("budget", budget_app),
+):
     app.add_typer(_group, name=_name, short_help=_LOOP[_name])
 
 

@@ -27,6 +27,7 @@ from dunnage.mechanisms.counts import (
     DrawnCounts,
     FeatureColumns,
     FeatureMechanism,
+    NoisyCounts,
     NoisyQueries,
     Query,
     true_counts,
@@ -302,11 +303,15 @@ class FittedCounts(FeatureMechanism):
     def check_size(self, queries: NoisyQueries) -> None:
         universe, sums = queries.universe, sum(queries.sizes)
         cells = any(set(universe.cell_columns) <= set(query.columns or ()) for query in queries.queries)
+        # Plain noise with a threshold lists only some of the pairs.
+        remedy = (
+            f"Use {NoisyCounts.name} with a threshold" if universe.num_pairs > MAX_PAIRS else "Ask for coarser sums"
+        )
         if universe.num_pairs > MAX_PAIRS or sums > MAX_SUMS or (cells and universe.num_cells > MAX_DENSE_CELLS):
             raise ParameterError(
                 f"{self.name} takes at most {math.isqrt(MAX_PAIRS):,} stops and {MAX_SUMS:,} sums, and measures at "
                 f"most {MAX_DENSE_CELLS:,} single cells. Got {several(len(universe.stops), 'stop')} and {sums:,} sums. "
-                'Ask for coarser sums, or write level = "zone" in [trip].'
+                f'{remedy}, or write level = "zone" in [trip].'
             )
 
     def draw_counts(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> DrawnCounts:

@@ -150,9 +150,9 @@ def project_problem(
     theta = levels(plan.leaves, best.unknowns)
     values, needed = problem.listed.values, -theta[0] < candidates.floors
     x = moved(values, candidates.starts, theta)
-    residual, totals = best.relative, tuple[FloatArray, ...]()
+    totals: tuple[FloatArray, ...] = ()
     if short and needed.any():
-        tolerance = np.inf
+        residual, tolerance = best.relative, np.inf
     else:
         residual, totals = optimality(x, values, candidates.starts, family, sums)
     # Wrong multipliers could still give the right x, but not decide whether further cells are needed.
