@@ -25,10 +25,12 @@ from typer import Argument, Option
 import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.auditing import advise, audit, prove
-from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
+from dunnage.cli.devices import DEFAULT_DEVICES, alarms, device_app, estimate
 from dunnage.cli.generate import generate_app
+from dunnage.cli.identity import identity_app
 from dunnage.cli.ledger import approve, budget_app, ledger_app, propose, refuse, sign
 from dunnage.cli.planning import apply, pack, size
+from dunnage.cli.serving import serve
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, InternalError, OutputError, ParameterError
 from dunnage.model.guarantees import Basis
@@ -47,7 +49,10 @@ _LOOP = {
     "audit": "Audit a release: attacks, errors and the cost of privacy.",
     "prove": "Check what each mechanism claims and what it gives away.",
     "estimate": "Estimate means, maps and paths from device reports.",
+    "alarms": "Raise alarms about a fleet from device reports, with few false ones.",
     "device": "Make tasks and reports for devices; seal identity records.",
+    "identity": "Keep identity records that only two people together can open.",
+    "serve": "Run the collector that devices report to.",
     "budget": "Show or set the privacy budget in a ledger.",
     "propose": "Propose a release for others to approve.",
     "approve": "Approve a release that somebody else proposed.",
@@ -340,11 +345,11 @@ def verify(
         raise typer.Exit(1)
 
 
-_COMMANDS = (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, demo)
+_COMMANDS = (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, alarms, serve, demo)
 for _command in (*_COMMANDS, propose, approve, refuse, sign):
     app.command(short_help=_LOOP[_command.__name__])(_command)
-_GROUPS = {"generate": generate_app, "device": device_app, "budget": budget_app, "ledger": ledger_app}
-for _name, _group in _GROUPS.items():
+_GROUPS = {"generate": generate_app, "device": device_app, "identity": identity_app}
+for _name, _group in {**_GROUPS, "budget": budget_app, "ledger": ledger_app}.items():
     app.add_typer(_group, name=_name, short_help=_LOOP[_name])
 
 

@@ -30,13 +30,14 @@ from dunnage.collecting.kernels import (
     OTHER_TASK,
     OTHER_TIME,
     decode_frames,
+    decode_requests,
     gather_rows,
 )
-from dunnage.collecting.tally import BITS, SYMBOLS, Packed, Tallies, Tally
+from dunnage.collecting.tally import BITS, BITS_OF_BYTE, SYMBOLS, Packed, Tallies, Tally
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.numbers import JointReport, LocalNumeric, SampledReport, combination
 from dunnage.devices.paths import Independent
-from dunnage.devices.places import InClear
+from dunnage.devices.places import InClear, SubsetSelection
 from dunnage.devices.report import (
     CUT_OFF,
     MAX_BAD_NAMED,
@@ -56,9 +57,11 @@ KINDS = {DAMAGED: "damaged", OTHER_TASK: "other_task", IMPOSSIBLE: "impossible",
 _CHUNK = 1 << 24  # bytes that are read at once
 _LEAST = 26  # bytes of the shortest report, without its length
 _LIMITS = (MAX_REPORT, MAX_INDEX, MAX_DAYS, MINUTES_PER_DAY - 1, MAX_PAYLOAD)
+_KINDS = "qqBqqqQQq"  # of the fields of a batch
 _WORD = 8  # payloads up to here are read as one number
 
 Words = NDArray[np.uint64]
+Names = tuple[str, str, int]  # purpose, tier, and the label of a group of reports
 
 
 @cache
@@ -138,6 +141,9 @@ class TierReader:
         for byte in range(self.width - 1, -1, -1):  # compared like numbers, the highest byte first
             possible &= ~equal | (rows[:, byte] <= last[byte])
             equal &= rows[:, byte] == last[byte]
+        oracle = law.oracle if isinstance(law := self.law, InClear) else law
+        if isinstance(oracle, SubsetSelection):
+            possible &= np.unpackbits(rows, axis=1, count=oracle.num_inputs, bitorder="little").sum(1) == oracle.size
         return possible
 
     def add(self, tally: Tally, rows: Packed) -> None:
@@ -173,8 +179,7 @@ class TierReader:
         elif in_clear:  # the area is above the bits
             whole, bits = divmod(oracle.num_inputs, 8)
             groups = _values(rows[:, whole:]) >> bits
-            rows = rows[:, : ceil_divide(oracle.num_inputs, 8)].copy()
-            rows[:, whole:] &= (1 << bits) - 1
+            rows = self._bits(rows)
         for group in np.unique(groups).tolist() if in_clear else [None]:
             members = slice(None) if group is None else groups == group
             kind = BITS if oracle.counts_bits else SYMBOLS
@@ -183,6 +188,23 @@ class TierReader:
                 counts.add_rows(rows[members])
             else:
                 counts.add_symbols(symbols[members])
+
+    def _bits(self, rows: Packed) -> Packed:
+        whole, bits = divmod(self.mechanism.oracle(self.tier).num_inputs, 8)
+        rows = rows[:, : whole + (bits > 0)].copy()
+        rows[:, whole:] &= (1 << bits) - 1
+        return rows
+
+    @property
+    def has_bits(self) -> bool:
+        """Whether each payload has one row of bits, one for each place."""
+        return (
+            not (self.one_by_one or isinstance(self.mechanism, LocalNumeric))
+            and self.mechanism.oracle(self.tier).counts_bits
+        )
+
+    def bits_set(self, rows: Packed) -> IntArray:
+        return np.asarray(BITS_OF_BYTE[self._bits(rows)].sum(axis=1))
 
     def _members(self, rank: Any) -> Iterator[int]:
         return combination(int(rank), len(self.law.laws), self.law.num_sampled)
@@ -210,6 +232,9 @@ def _distinct(rows: Packed) -> tuple[list[bytes], IntArray, IntArray]:
     return [one.tobytes() for one in distinct], inverse.ravel(), times
 
 
+_SENT = Source("the request", io.BytesIO)
+
+
 class Batch(NamedTuple):
     source: Source
     at: int  # of its first byte in the source
@@ -232,11 +257,14 @@ class Batch(NamedTuple):
         return self.data[self.start[place] : self.start[place] + self.size[place]].tobytes()
 
 
+Label = Callable[[TierReader, Batch, IntArray, Packed], IntArray]  # a number for each of the rows
+
+
 class Reading:
     """Reports of a task, read from sources batch by batch; what is wrong with one is in its status."""
 
-    def __init__(self, task: Task, days: tuple[int, int], received: float | None) -> None:
-        self.task, self._days, self._received = task, days, received
+    def __init__(self, task: Task, days: tuple[int, int], received: float | None, label: Label | None = None) -> None:
+        self.task, self._days, self._received, self._label = task, days, received, label
         self.readers: list[TierReader] = []
         first = [0]
         for purpose in task.purposes:
@@ -259,8 +287,7 @@ class Reading:
                         return
                     data = np.frombuffer(content, dtype=np.uint8)
                     most = len(data) // (4 + _LEAST) + 1
-                    kinds = "qqBqqqQQq"  # of the fields of a batch
-                    out = tuple(np.empty(most, dtype=kind) for kind in kinds)
+                    out = tuple(np.empty(most, dtype=kind) for kind in _KINDS)
                     num, used, broken = decode_frames(
                         data, self._prefix, self._chosen, self._first, self._widths, _crc_tables(), _LIMITS, out
                     )
@@ -277,6 +304,20 @@ class Reading:
             problem = Problem(f"the reports cannot be read: {reason}", remedy="Give the path of a report file.")
             raise InputError(source.name, [problem]) from None
 
+    def requests(self, bodies: Sequence[bytes], *, stored: bool = False) -> tuple[Batch, IntArray, BoolArray]:
+        """Read what several senders sent at once: the reports, whose each is, and who sent more than reports."""
+        ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+        data = np.frombuffer(b"".join(bodies), dtype=np.uint8)
+        out = tuple(np.empty(len(data) // (4 + _LEAST) + len(bodies), dtype=kind) for kind in _KINDS + "q")
+        num, broken = decode_requests(
+            data, ends, 4 + _LEAST, self._prefix, self._chosen, self._first, self._widths, _crc_tables(), _LIMITS, out
+        )
+        *fields, request = (array[:num] for array in out)
+        batch = Batch(_SENT, 0, data, *fields)
+        if not stored:  # what is stored was checked before
+            self._check_payloads(batch)
+        return batch, request, broken
+
     def _check(self, batch: Batch) -> None:
         """Mark reports of times that a collector of the task does not accept, and impossible payloads."""
         members = np.flatnonzero(batch.counted)
@@ -286,6 +327,9 @@ class Reading:
             for day, slot in (divmod(int(time), MINUTES_PER_DAY) for time in times)
         ]
         batch.status[members[~np.array(accepted, dtype=np.bool_)[inverse.ravel()]]] = OTHER_TIME
+        self._check_payloads(batch)
+
+    def _check_payloads(self, batch: Batch) -> None:
         for reader, own, rows in self.payloads(batch, batch.counted):
             batch.status[own[~reader.possible(rows)]] = IMPOSSIBLE
 
@@ -299,10 +343,14 @@ class Reading:
                 own = members[of_group & (widths == width)]
                 yield self.readers[group], own, gather_rows(batch.data, batch.payload_at[own], width)
 
-    def add(self, tallies: dict[tuple[str, str], Tally], batch: Batch, chosen: BoolArray) -> None:
-        for reader, _, rows in self.payloads(batch, chosen):
-            tally = tallies.setdefault(reader.names, Tally(purpose=reader.names[0], tier=reader.names[1]))
-            reader.add(tally, rows)
+    def add(self, tallies: dict[Names, Tally], batch: Batch, chosen: BoolArray) -> None:
+        for reader, own, rows in self.payloads(batch, chosen):
+            labels = (
+                np.zeros(len(own), dtype=np.int64) if self._label is None else self._label(reader, batch, own, rows)
+            )
+            for label in np.unique(labels).tolist():
+                tally = tallies.setdefault((*reader.names, label), Tally(purpose=reader.names[0], tier=reader.names[1]))
+                reader.add(tally, rows if self._label is None else rows[labels == label])
 
     def why(self, batch: Batch, place: int) -> str:
         """Say in words what is wrong with a report."""
@@ -331,8 +379,32 @@ def tally_reports(
     progress: Callable[[str], None] | None = None,
 ) -> Tallies:
     """Tally the reports of some sources, each report once."""
-    reading = Reading(task, days or task.schedule.span, received)
-    result, ids = Tallies(task), [np.empty(0, dtype=np.uint64)]
+    result, by_names = _tally(Reading(task, days or task.schedule.span, received), sources, progress)
+    result.by_tier = {(purpose, tier): tally for (purpose, tier, _), tally in by_names.items()}
+    return result
+
+
+def tally_groups(
+    task: Task,
+    sources: Sequence[Source],
+    label: Label,  # Says which group each report belongs to, from what is readable in it
+    *,
+    days: tuple[int, int] | None = None,
+    received: float | None = None,
+) -> dict[int, Tallies]:
+    """Tally the reports of some sources, each report once, by group."""
+    _, by_names = _tally(Reading(task, days or task.schedule.span, received, label), sources, None)
+    groups: dict[int, Tallies] = {}
+    for purpose, tier, group in sorted(by_names):
+        groups.setdefault(group, Tallies(task)).by_tier[purpose, tier] = by_names[purpose, tier, group]
+    return groups
+
+
+def _tally(
+    reading: Reading, sources: Sequence[Source], progress: Callable[[str], None] | None
+) -> tuple[Tallies, dict[Names, Tally]]:
+    result, ids = Tallies(reading.task), [np.empty(0, dtype=np.uint64)]
+    by_names: dict[Names, Tally] = {}
 
     def batches() -> Iterator[Batch]:
         for source in sources:
@@ -350,7 +422,7 @@ def tally_reports(
             result.first_bad += [reading.why(batch, int(place)) for place in bad[:room]]
         ids.append(batch.high[batch.counted])
         result.days.update(np.unique(batch.day[batch.counted]).tolist())
-        reading.add(result.by_tier, batch, batch.counted)
+        reading.add(by_names, batch, batch.counted)
     for source in sources:
         result.left_out["damaged"] += source.num_bad
         result.first_bad = [*result.first_bad, *source.first_bad][:MAX_BAD_NAMED]
@@ -364,25 +436,25 @@ def tally_reports(
         for batch in batches():
             copies.add(batch)
         copies.compare()
-        by_times: dict[int, dict[tuple[str, str], Tally]] = {}
+        by_times: dict[int, dict[Names, Tally]] = {}
         result.days.clear()
         for batch in batches():
             times = copies.times(batch)
             result.days.update(np.unique(batch.day[times > 0]).tolist())
             for num in np.unique(times[times > 0]).tolist():
                 reading.add(by_times.setdefault(num, {}), batch, times == num)
-        result.by_tier = {}
+        by_names = {}
         for num, tallies in by_times.items():
             for names, tally in tallies.items():
                 tally.divide(num)
-                if names in result.by_tier:
-                    result.by_tier[names].merge(tally)
+                if names in by_names:
+                    by_names[names].merge(tally)
                 else:
-                    result.by_tier[names] = tally
+                    by_names[names] = tally
         result.left_out["duplicate"] += copies.num_duplicates
         result.left_out["conflicting"] += copies.num_conflicting
     result.left_out = +result.left_out  # without zeros
-    return result
+    return result, by_names
 
 
 class _Copies:

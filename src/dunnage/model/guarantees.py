@@ -494,6 +494,11 @@ PUBLIC_TIERS = _assumed("public tiers")
 EVERY_SLOT = _assumed("every slot reports")
 NO_METADATA = _assumed("network not covered")
 REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)  # of every report
+SENT_BY = {  # who sent reports to a collector, if known
+    "gateway": _assumed("senders are gateways"),
+    "token": _assumed("senders have tokens"),
+    "unlinkable": _assumed("senders are unlinkable"),
+}
 RANDOM_SLOTS = _assumed("random slots")
 CLAMPED = _assumed("values within domains")
 HONEST_REPORTS = _assumed("honest reports")
