@@ -158,7 +158,7 @@ def seen(body: dict[str, Any], release: Release) -> bool:
 UNSEEN: dict[str, tuple[str, str]] = {
     "dataset": ("rows|counts", "a name"),
     "period": ("rows|counts", "which period the rows are of, unless service dates follow from it"),
-    "spend.id": ("rows|counts", "the ledger is the owner's"),
+    r"spend\.(id|number|head)": ("rows|counts", "the ledger is the owner's"),
     "proof": (".*", "older certificates name none"),
     "guarantee.protects": ("noisy-clusters|sampled", "a word for the unit, where no sentence has it"),
     r"composition\.(total|total_per_period)(\.\w+)?": ("rows|counts", "what other releases lose is added"),
@@ -482,6 +482,7 @@ FREE_TEXT = "Ada Example, 12 Quay Street, 17.5 kg; " * 30
 NAMED = {
     "time": "yesterday",
     "spend.id": FREE_TEXT,
+    "spend.head": FREE_TEXT,
     "dataset": FREE_TEXT,
     "period": FREE_TEXT,
     "software.dunnage": FREE_TEXT,
