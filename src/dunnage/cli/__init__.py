@@ -27,6 +27,7 @@ from dunnage.cli import shared
 from dunnage.cli.auditing import advise, audit, prove
 from dunnage.cli.devices import DEFAULT_DEVICES, alarms, device_app, estimate
 from dunnage.cli.generate import generate_app
+from dunnage.cli.identity import identity_app
 from dunnage.cli.planning import apply, pack, size
 from dunnage.cli.serving import serve
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
@@ -49,6 +50,7 @@ _LOOP = {
     "estimate": "Estimate means, maps and paths from device reports.",
     "alarms": "Raise alarms about a fleet from device reports, with few false ones.",
     "device": "Make tasks and reports for devices; seal identity records.",
+    "identity": "Keep identity records that only two people together can open.",
     "serve": "Run the collector that devices report to.",
     "budget": "Show or set the privacy budget in a ledger.",
     "demo": "Run all three stories on generated data.",
@@ -387,7 +389,12 @@ def budget_set(
 
 for _command in (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, alarms, serve, demo):
     app.command(short_help=_LOOP[_command.__name__])(_command)
-for _name, _group in (("generate", generate_app), ("device", device_app), ("budget", budget_app)):
+for _name, _group in (
+    ("generate", generate_app),
+    ("device", device_app),
+    ("identity", identity_app),
+    ("budget", budget_app),
+):
     app.add_typer(_group, name=_name, short_help=_LOOP[_name])
 
 

@@ -151,7 +151,7 @@ class Alarms:
             f"rule{'s' if self.num_rules > 1 else ''} is at most {percent(self.risk)} (union bound: {each:.2g} a look)"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         looks = [{**vars(look), "from_value": look.from_value} for look in self.looks]
         return {"alarms": sum(look.alarm for look in self.looks), "promise": self.promise(), "looks": looks}
 

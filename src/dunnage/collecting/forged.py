@@ -171,7 +171,7 @@ class RobustMap:
             )
         return lines
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         names = ("value", "lower", "upper")
         shares = {kind: {name: getattr(given, name).tolist() for name in names} for kind, given in self.maps().items()}
         checks = [check.to_dict() for check in self.checks]
@@ -196,7 +196,7 @@ def robust_maps(
     for name, mechanism in mechanisms.items():
         if not isinstance(mechanism, LocalLocation):
             continue
-        checks, every, kept, laws = [], [], [], dict[str, Any]()
+        checks, every, kept, laws = [], [], [], dict[str, object]()
         for level in mechanism.levels:
             of_tier = {num: group.by_tier.get((name, level.name)) for num, group in groups.items()}
             tallies = {num: tally for num, tally in of_tier.items() if tally is not None}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unlinkable tokens, the platform's side: one RSA key a task and day, blind signatures for devices, and their check.
 
-:class:`Issuer` keeps a private folder: the key of each open day and a list of who asked for tokens of which day. It
+:class:`Issuer` keeps a private folder: the key of each open day and a list of who requested tokens of which day. It
 signs one request of a device and day, of at most one token for each slot and purpose; the same request again gets the
 same answer, another one is refused. So one enrolled device sends at most as many reports as the schedule has for it,
 even if somebody takes it over. The list says nothing about reports.
@@ -91,7 +91,7 @@ class Issuer:
         return [_signed(private, number).to_bytes(key.num_bytes, "big") for number in numbers]
 
     def forget(self, before: int) -> None:
-        """Destroy the keys of days that have closed, and the list of who asked for their tokens."""
+        """Destroy the keys of days that have closed, and the list of who requested their tokens."""
         for path in self.folder.glob("*.pem"):
             if path.stem < day_text(before):
                 path.unlink()
