@@ -186,13 +186,19 @@ class Server:
         command = [sys.executable, "-m", "dunnage", "serve", "--data", str(self.folder)]
         command += ["--listen", f"127.0.0.1:{self.port}", *(["--database", self.database] if self.database else [])]
         self.log = self.folder.parent / "serve.log"
-        with self.log.open("ab") as sink:
-            self.process = subprocess.Popen(command, stdout=sink, stderr=sink, env=self.environment)
+
+        def begin() -> None:
+            with self.log.open("ab") as sink:
+                self.process = subprocess.Popen(command, stdout=sink, stderr=sink, env=self.environment)
+
+        begin()
         for _ in range(6_000):
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self.call("GET", "/v1/ready")[0] == 200:
                     return
-            assert self.process.poll() is None, self.log.read_text()
+            if self.process.poll() is not None:  # as systemd does, if the database is away
+                assert self.log.read_text().rstrip().endswith("the store cannot be used now: OperationalError.")
+                begin()
             time.sleep(0.05)
         raise AssertionError("the server did not start")
 

@@ -69,26 +69,16 @@ class Stored(NamedTuple):
 
 
 class Collector:
-    """Open periods of some tasks on one store.
-
-    Parameters
-    ----------
-    store
-        Where everything is kept.
-    deliver
-        Called by the writer with requests and their answers; None in place of an answer: come again later.
-    stopped
-        Called once if the collector must stop, with the reason.
-    clock
-        Seconds after 1 January 1970, and seconds that never jump.
-    """
+    """Open periods of some tasks on one store."""
 
     def __init__(
         self,
         store: Store,
+        # Called by the writer with requests and their answers; None in place of an answer: come again later
         deliver: Callable[[list[tuple[Request, Answer | None]]], None],
         *,
-        stopped: Callable[[str], None] = lambda reason: None,
+        stopped: Callable[[str], None] = lambda reason: None,  # called with the reason if the collector must stop
+        # Seconds after 1 January 1970, and seconds that never jump
         clock: tuple[Callable[[], float], Callable[[], float]] = (time.time, _steady),
         noise: Noise | None = None,
     ) -> None:

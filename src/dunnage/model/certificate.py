@@ -219,6 +219,7 @@ class RowMeasures(Model):
     importance: Importance | None = None
     distortion: Distortion | None = None
     k_chosen: int | None = None
+    limits_chosen: dict[str, Number] | None = None  # largest widths of classes that the search chose, by attribute
     loss: RowLoss | None = None
     levels: dict[str, int] | None = None
     sensitive: dict[str, Diversity] | None = None
@@ -409,6 +410,8 @@ class SpendStatement(Model):
 
     id: str
     at: str
+    number: int | None = None  # of the entry, and its hash: the ledger that paid must have both
+    head: str | None = None
 
 
 class Total(Model):

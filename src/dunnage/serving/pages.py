@@ -15,7 +15,9 @@ from starlette.responses import HTMLResponse, Response
 from dunnage.collecting.collector import CLOSED, ERASED, ESTIMATED
 from dunnage.collecting.periods import looks_of, statement_of
 from dunnage.collecting.store import Period
+from dunnage.devices.client import check_task
 from dunnage.devices.report import day_text
+from dunnage.devices.task import LAST_DAY, Task, day_number
 from dunnage.release import CERTIFICATE_FILE, Release
 from dunnage.showing import figures as draw
 from dunnage.text import number_text, percent
@@ -104,6 +106,7 @@ def _task(service: Service, digest: str) -> dict[str, object]:
             draw.Figure("Vehicles", f"{int(vehicles):,}", "enrolled"),
             draw.Figure("Senders", collector.senders[digest], "who sends"),
             draw.Figure("Days", f"{len(states)}", "with reports"),
+            *_silence(task, min(collector.states(digest), default=None)),
         ],
         "tables": tables,
     }
@@ -129,6 +132,16 @@ def _task(service: Service, digest: str) -> dict[str, object]:
     return content
 
 
+def _silence(task: Task, first: int | None) -> list[draw.Figure]:
+    """Say when vehicles that reported from the first day on have used up their allowance."""
+    days = [day for day in map(check_task(task).of_day, task.tier_names) if day is not None]
+    if first is None or not days:
+        return []
+    silent = first + int(task.limits.lifetime // max(days))
+    note = "when vehicles that report every day may give away no more"
+    return [draw.Figure("Silence", day_text(silent) if silent <= LAST_DAY else "after 2200", note)]
+
+
 def _newest(service: Service, digest: str) -> tuple[str, Release] | None:
     folder = service.data / "releases" / digest
     made = [path for path in folder.iterdir() if (path / CERTIFICATE_FILE).is_file()] if folder.is_dir() else []
@@ -140,8 +153,6 @@ def _newest(service: Service, digest: str) -> tuple[str, Release] | None:
 
 def _means(release: Release, days: str) -> list[list[Any]]:
     """Say how narrow intervals get: their width falls with the square root of the number of reports."""
-    from dunnage.devices.task import day_number
-
     first, last = days.partition("_")[0], days.rpartition("_")[2]
     num = day_number(last) - day_number(first) + 1
     shrinks = math.sqrt(num / (num + MORE_DAYS))
