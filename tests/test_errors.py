@@ -20,13 +20,13 @@ from tests.fuzzing import OLD, a_place, restated
 from tests.settle_help import Published
 
 import dunnage as dn
-from dunnage import ledger
 from dunnage.errors import InternalError, ParameterError
 from dunnage.exact import decimal, exact, whole
+from dunnage.ledger import store
 
 COMMAND = [sys.executable, "-m", "dunnage"]
 LEDGER = "dunnage-ledger.sqlite"
-NUM_FUZZED, NUM_FUZZED_LONG = 700, 100_000
+NUM_FUZZED, NUM_FUZZED_LONG = 450, 100_000
 ODD = ("\x1c5", "5\x1c", "\u0663", "1_0", "\u00b2", "\u20035", "0x5", "5.", "+5", "-5", "", " ", "9" * 19)
 
 
@@ -133,7 +133,7 @@ def test_damaged_ledgers(damage: str, place: Path) -> None:
 
 
 def test_a_locked_ledger(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(store, "BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(LEDGER, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         run(f"budget show {LEDGER}").refused("locked")
