@@ -405,7 +405,7 @@ def alarms(
 
 
 def _rows_text(release: Release) -> list[str]:
-    groups: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[Any]] = {}
     for row in release.data.to_pylist():
         groups.setdefault(f"{row['purpose']}: {row['quantity']}", []).append(row)
     lines = []
