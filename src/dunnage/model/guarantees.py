@@ -643,8 +643,8 @@ class SpendPurpose:
     period: str | None = None
     budget: Budget | None = None
     allow_unbounded: bool = False  # the policy permits releases that no budget can bound
-    # The digest of the rows under a key; it only helps the ledger to name the right remedy.
-    input_digest: Callable[[bytes], str] | None = field(default=None, repr=False, compare=False)
+    # Digests of the rows under a key, as they are and in any order: by them a ledger knows rows again.
+    row_digests: Callable[[bytes], tuple[str, str] | None] | None = field(default=None, repr=False, compare=False)
 
 
 _MODELS: Mapping[str, type] = {
