@@ -604,7 +604,7 @@ def test_a_policy_for_devices_is_written_so_that_it_makes_a_task(tmp_path):
     case = _carriers(tmp_path, PLACES + NUMBERS.replace("as_published = true\n", ""))
     goal = goal_of("error", case.request.base)
     assert goal.open is REPORT_ERROR.open
-    task = _chosen(case, "places: auto epsilon=2, 2 levels")
+    task = _chosen(case, "places: best epsilon=2, 2 levels")
     point = measure_point(goal, case, task)
     text = case.request.base.text_with(goal.tables(case, point), place=tmp_path)
     (tmp_path / "chosen.toml").write_text(text)
@@ -644,9 +644,9 @@ def test_too_few_vehicles_for_any_map_are_told_at_once(tmp_path):
 def test_the_risk_on_a_coarser_grid_is_that_of_naming_a_cell_of_the_policy(tmp_path):
     """Bayes by brute force: all pairs of reports, and every cell of the policy's grid as a guess."""
     case = _carriers(tmp_path, PLACES + NUMBERS.replace("as_published = true\n", ""))
-    drawn = measure_fleet(case, _chosen(case, "places: auto epsilon=2, 2 levels"))
+    drawn = measure_fleet(case, _chosen(case, "places: best epsilon=2, 2 levels"))
     grid = Grid(box=("9.0", "48.0", "9.4", "48.2"), levels=2)
-    matrix = channel_matrix(dn.LocalLocation(grid=grid, epsilon=2).channel("all"))
+    matrix = channel_matrix(dn.LocalLocation(grid=grid, epsilon=2, method="best").channel("all"))
     rows = np.vstack([np.repeat(matrix[:-1], 4, axis=0), matrix[-1:]])  # of the 16 cells, and of outside
     joint = (rows[:, :, None] * rows[:, None, :]).reshape(17, -1) / 17
     assert drawn.risk == pytest.approx(joint.max(axis=0).sum())
@@ -655,7 +655,7 @@ def test_the_risk_on_a_coarser_grid_is_that_of_naming_a_cell_of_the_policy(tmp_p
 def test_a_map_that_would_be_noise_is_refused(tmp_path):
     case = _carriers(tmp_path, PLACES + NUMBERS.replace("as_published = true\n", ""), size=20)
     with pytest.raises(Refusal):
-        measure_fleet(case, _chosen(case, "places: auto epsilon=0.5"))
+        measure_fleet(case, _chosen(case, "places: best epsilon=0.5"))
     with pytest.raises(ParameterError):
         open_fleet(replace(case.request, data=pa.table({"vehicle": ["a"]})))
 
