@@ -527,7 +527,7 @@ class Certificate(Model):
         """The SHA-256 of the canonical form, without digest and signature."""
         return hashlib.sha256(canonical(self._unsigned())).hexdigest()
 
-    def _unsigned(self) -> dict[str, Any]:
+    def _unsigned(self) -> dict[str, object]:
         """Return everything but the signature as plain data: the input of the digest."""
         return {name: value for name, value in self.plain().items() if name != "signature"}
 
