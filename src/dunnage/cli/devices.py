@@ -215,9 +215,12 @@ def device_simulate(
 
 
 def estimate(
-    reports: Annotated[list[Path], Argument(help="Report files (.jsonl or .bin) or tally files (.json).")],
+    reports: Annotated[
+        list[Path], Argument(help="Report files (.jsonl, .bin, .parquet), tally files (.json), or folders of them.")
+    ],
     task: TaskOption,
     out: Annotated[Path, Option("-o", "--out", help="Release folder to create.")],
+    engine: shared.EngineOption = None,
     confidence: Annotated[str, Option(help="Confidence of the intervals.")] = "0.95",
     combine: Annotated[str, Option(help="How to combine tiers: auto | precision | stratify.")] = "auto",
     allow_noise: Annotated[bool, Option("--allow-noise", help="Also release a map that is mostly noise.")] = False,
@@ -257,7 +260,8 @@ def estimate(
     wanted.check(agreed)
     with progress() as tell:
         came = None if received is None else read_clock(received)
-        collected = dn.collect(reports, agreed, days=shared.days_of(first, last), received=came, progress=tell)
+        span = shared.days_of(first, last)
+        collected = dn.collect(reports, agreed, days=span, received=came, engine=engine, progress=tell)
         for line in collected.lines():
             print_text(f"WARNING: left out: {line}", err=True)
         for warning in collected.warnings:

@@ -40,6 +40,9 @@ HouseOption = Annotated[
 ExceptionOption = Annotated[
     OptText, Option("--exception", help='Who granted an exception to a limit, and why: "Name: reason".')
 ]
+EngineOption = Annotated[
+    OptText, Option(help="Where rows live: memory | files (any size) | spark (Parquet files). Default: memory.")
+]
 SignOption = Annotated[OptPath, Option(help="Ed25519 private key (PEM) to sign with.")]
 SeedOption = Annotated[OptInt, Option(min=0, help="Random seed; the same seed gives the same result.")]
 

@@ -179,9 +179,10 @@ def count_together(first: Any, second: Any, third: Any, num_bits: int, counts: A
 
 @kernel
 def decode_frames(
-    data: Any, prefix: Any, chosen: Any, first_group: Any, widths: Any, tables: Any, limits: Any, out: Any
+    data: Any, places: Any, prefix: Any, chosen: Any, first_group: Any, widths: Any, tables: Any, limits: Any, out: Any
 ) -> Any:
-    """Read length-prefixed reports; return how many are complete, where the rest begins, and whether it is damaged."""
+    """Read reports; return how many are complete, where the rest begins, and whether it is damaged."""
+    # Reports have their lengths before them, unless `places` says where each begins and the last ends.
     # The same rules as Report.from_bytes and Report.check, which say in words what is wrong with a single report.
     start, size, status, group, day, slot, high, low, payload_at = out
     max_report, max_index, max_day, max_slot, max_payload = limits
@@ -189,21 +190,25 @@ def decode_frames(
     numbers = np.zeros(5, dtype=np.int64)  # purpose, tier, day, slot, length of the payload
     num: Any = 0
     at: Any = 0
-    while at + 4 <= len(data) and num < len(start):
-        length = (
-            (np.int64(data[at]) << 24)
-            | (np.int64(data[at + 1]) << 16)
-            | (np.int64(data[at + 2]) << 8)
-            | np.int64(data[at + 3])
-        )
-        if length > max_report:
-            return num, at, True
-        if at + 4 + length > len(data):
-            break
-        begin, end = at + 4, at + 4 + length
+    while num < len(start) and (num + 1 < len(places) if len(places) else at + 4 <= len(data)):
+        if len(places):
+            begin, end = places[num], places[num + 1]
+            length = end - begin
+        else:
+            length = (
+                (np.int64(data[at]) << 24)
+                | (np.int64(data[at + 1]) << 16)
+                | (np.int64(data[at + 2]) << 8)
+                | np.int64(data[at + 3])
+            )
+            if length > max_report:
+                return num, at, True
+            if at + 4 + length > len(data):
+                break
+            begin, end = at + 4, at + 4 + length
         start[num], size[num], at = begin, length, end
         place, id_bytes = begin + 9, 16 if length and data[begin] == 2 else 8
-        sound = length > 13 and 1 <= data[begin] <= 2
+        sound = 13 < length <= max_report and 1 <= data[begin] <= 2
         for field in range(5):
             if field == 4:
                 high[num] = low[num] = np.uint64(0)
