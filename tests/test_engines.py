@@ -12,6 +12,7 @@ import pickle
 import random
 import shutil
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -489,3 +490,12 @@ def test_a_task_that_fails_and_runs_again_changes_nothing(spark: Any, tmp_path: 
     fold = fold_of(policy, rows)
     failing = Failing(**vars(fold))
     assert failing.dump(rows.fold(failing)) == fold.dump(rows.fold(fold))
+
+
+@pytest.mark.long
+def test_executors_that_die_change_nothing(spark: Any) -> None:
+    """Executors killed, speculation on, a stage tried again: spent once, drawn once. In a process of its own."""
+    assert spark is not None
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-m", "tests.engines_killed"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -280,17 +280,15 @@ class FoldedRows(Dataset):
         """Release rows in random order, with noise from streams of one key, which is then forgotten."""
         task = _RowTask(self._fold, maker, noise.draw_bytes(KEY_BYTES))
         pieces = self._rows.pieces()
-        bits = max(0, math.ceil(math.log2(max(1, len(self)) / _BUCKET_ROWS)))
+        bits = min(16, max(0, math.ceil(math.log2(max(1, len(self)) / _BUCKET_ROWS))))
         buckets, cells, reasons, num = Buckets(1 << bits), list(self._state_cells), dict[str, list[int]](), 0
         for first, digest, released, left in self._rows.run(pieces, self._fold.columns[:-1], task):
             self._digests.append((first, digest))
             table = _loaded(released)
             high = table.column(_HIGH).to_numpy()
-            order = np.argsort(high)
-            table = table.take(pa.array(order))
-            ends = np.searchsorted(
-                high[order] >> np.uint64(64 - bits) if bits else high * 0, np.arange(1 << bits), "right"
-            )
+            own = (high >> np.uint64(64 - bits)).astype(np.uint16) if bits else np.zeros(len(high), dtype=np.uint16)
+            table = table.take(pa.array(np.argsort(own, kind="stable")))
+            ends = np.cumsum(np.bincount(own, minlength=1 << bits))
             for bucket, (start, end) in enumerate(zip((0, *ends), ends, strict=False)):
                 if end > start:
                     part = _dumped(table.slice(start, end - start))
