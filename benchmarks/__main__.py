@@ -21,7 +21,7 @@ from dunnage import __version__
 
 Lines = dict[tuple[str, str], str]  # lines of the table, by what was measured and its unit
 PARTS = ("noise", "partition", "full_domain", "clusters", "noisy", "packing", "stochastic")
-PARTS += ("boxes", "projection", "counts", "local", "dispatch", "fleets", "publish")
+PARTS += ("boxes", "projection", "counts", "local", "dispatch", "fleets", "publish", "collector", "ledger")
 LONG = ("packing", "stochastic", "boxes")  # parts with a longer form
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 

@@ -84,7 +84,7 @@ def truck_ratios(mechanisms: dict[str, Any], num: int, draws: int) -> dict[str, 
 
 
 def profiles() -> None:
-    for num, draws in ((25, 150), (100, 100), (1000, 24), (5000, 8)):
+    for num, draws in ((25, 150), (100, 100), (1000, 48), (5000, 20)):
         for epsilon in (1, 4):
             given = {"epsilon": epsilon, "risk": "0.05", "capacity": 500}
             mechanisms = {

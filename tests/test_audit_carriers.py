@@ -52,8 +52,10 @@ from dunnage.devices.places import (
     LocalLocation,
     OptimisedUnary,
     Planar,
+    ProjectiveResponse,
     PublishedUnary,
     RandomisedResponse,
+    SubsetSelection,
     SymmetricUnary,
 )
 from dunnage.devices.subjects import Grid, Quantity
@@ -65,6 +67,7 @@ from dunnage.showing.audit import audit_page
 from dunnage.text import several
 
 ORACLES = (RandomisedResponse, SymmetricUnary, OptimisedUnary, PublishedUnary, HadamardResponse)
+ORACLES += (SubsetSelection, ProjectiveResponse)
 HALF, ONE, TWO = Fraction(1, 2), Fraction(1), Fraction(2)
 GRID = Grid(box=(0, 0, 4, 4), levels=3, area_levels=2)
 
@@ -89,6 +92,10 @@ def rows_of(law):
         half, symbols = law.num_columns // 2, range(law.num_symbols)
         total = half * e + law.num_symbols - half
         return [[(e if law.score(symbol, index) == 1 else 1) / total for symbol in symbols] for index in range(k)]
+    if isinstance(law, SubsetSelection | ProjectiveResponse):
+        symbols = range(law.num_symbols)
+        rows = [[law.possible(s) * (e if law.score(s, index) else 1) for s in symbols] for index in range(k)]
+        return [[chance / sum(row) for chance in row] for row in rows]
     root = math.sqrt(e)
     own, other = {
         OptimisedUnary: (0.5, 1 / (e + 1)),
@@ -172,7 +179,10 @@ def test_other_laws_against_all_sequences():
 
 def test_draws_agree_with_closed_forms(monkeypatch):
     prior = np.array([0.4, 0.3, 0.2, 0.1])
-    for law in (RandomisedResponse(num_inputs=4, epsilon=ONE), HadamardResponse(num_inputs=4, epsilon=TWO)):
+    kinds = (RandomisedResponse, HadamardResponse, SubsetSelection, ProjectiveResponse)
+    for law in (
+        kind(num_inputs=4, epsilon=epsilon) for kind, epsilon in zip(kinds, (ONE, TWO, HALF, HALF), strict=True)
+    ):
         exact = tracking.enumerated_guess(np.array(rows_of(law)), prior, 4)
         monkeypatch.setattr(tracking, "MAX_ENUMERATED", 0)
         found = locate(law, 4, prior, noise=Noise(seed=5))
@@ -184,6 +194,8 @@ def test_draws_agree_with_closed_forms(monkeypatch):
 
 
 def test_hadamard_response_of_one_report_has_a_closed_form():
+    law = SubsetSelection(num_inputs=9, epsilon=ONE)
+    assert locate(law, 1).value == pytest.approx(found_by_all_sequences(rows_of(law), [1 / 9] * 9, 1), rel=1e-12)
     law = HadamardResponse(num_inputs=29, epsilon=TWO)
     slow = found_by_all_sequences(rows_of(law), [1 / 29] * 29, 1)
     assert locate(law, 1).value == pytest.approx(slow, rel=1e-12)

@@ -93,6 +93,8 @@ CASES = {
     "symmetric unary": places(method="symmetric-unary"),
     "optimised unary": places(method="optimised-unary"),
     "hadamard": places(method="hadamard"),
+    "subset selection": places(method="subset-selection"),
+    "projective": places(method="projective"),
     "planar": places(method="planar"),
     "area in clear": places(area_in_clear=True),
     "places as published": places(as_published=True, proved=False),

@@ -1,8 +1,8 @@
-"""Killed at any moment, ``publish`` leaves no folder that is not whole, paid for and verifiable.
+"""Killed at any moment, ``publish`` leaves no folder that is not whole, paid for and verifiable, nor a riddle.
 
 One process is made ready and forks; each child publishes and is killed after a random time. Another is stopped before
 each of its steps (every file opened, renamed, linked, synced ...) while its folder is copied: a kill there leaves these
-files. What is left is looked at, then published again.
+files. What is left is looked at, then resumed: that finishes the release, or says that nothing left the machine.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 
 import dunnage as dn
+from dunnage.ledger.telling import told
 from dunnage.publication import Key, key_path, stopped_runs
 from dunnage.samples import PackageSetting, generate_packages
 
@@ -117,7 +118,11 @@ def again(*places):
         options = ["--again"] + (["--force"] if (Path(place) / "{RELEASE}").exists() else [])
         print(place, end(start(place, options)), flush=True)
 
-commands = {{"at_each_step": at_each_step, "at_random": at_random, "again": again}}
+def resume(*places):
+    for place in places:
+        print(place, end(start(place, ["--resume"])), flush=True)
+
+commands = {{"at_each_step": at_each_step, "at_random": at_random, "again": again, "resume": resume}}
 for line in sys.stdin:
     name, place, *arguments = line.split()
     commands[name](Path(place), *arguments)
@@ -128,7 +133,9 @@ for line in sys.stdin:
 @functools.cache
 def forking() -> subprocess.Popen[str]:
     """The process that forks."""
-    return subprocess.Popen([sys.executable, "-c", FORKING], stdin=-1, stdout=-1, text=True)
+    # What the machine remembers of ledgers is below each place: a copy of a place is the machine as it was killed.
+    env = {**os.environ, "DUNNAGE_STATE": ".state"}
+    return subprocess.Popen([sys.executable, "-c", FORKING], stdin=-1, stdout=-1, text=True, env=env)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -211,6 +218,33 @@ def check_left(place: Path) -> None:
         assert ".key." not in path.name or stat.S_IMODE(path.lstat().st_mode) == 0o600
 
 
+def spends(place: Path) -> list[tuple[str, str]]:
+    """Each spend of a place, and what the ledger says became of it."""
+    if not (place / LEDGER).exists():
+        return []
+    with dn.Ledger.open_existing(place / LEDGER) as ledger:
+        return list(told(ledger, "parcels").spends.items())
+
+
+def check_resumed(places: list[Path]) -> None:
+    """Resume in each place: a spend is finished or explained, and pays for one release at most."""
+    before = {place: spends(place) for place in places}
+    for place, code in forked("resume", *places):
+        said, after, release = (place / "output.txt").read_text(encoding="utf-8"), spends(place), place / RELEASE
+        check_left(place)
+        assert code in (0, 1), said
+        assert len(after) == max(1, len(before[place])), "resuming spends only if nothing was spent"
+        assert all(words.startswith(("released", "the run was stopped and nothing left")) for _, words in after), after
+        if code == 0:
+            paid = _verified(release).spend.id
+            assert paid == after[-1][0]
+            assert after[-1][1].startswith("released")
+        else:
+            assert "nothing left this machine" in said
+            assert after[-1][1].startswith("the run was stopped")
+            assert not release.exists() or _verified(release).spend.id != after[-1][0]
+
+
 def check_again(places: list[Path]) -> None:
     """Publish again in each place; nothing of the killed run may be in the way, or be left."""
     for place, code in forked("again", *places):
@@ -224,7 +258,9 @@ def check_again(places: list[Path]) -> None:
 def check_all(results: list[tuple[Path, int]], each: int = 1) -> None:
     for place, _ in results:
         check_left(place)
-    check_again([place for place, code in results if code == KILLED][::each])
+    killed = [place for place, code in results if code == KILLED][::each]
+    check_resumed(killed)
+    check_again(killed)
 
 
 def test_killed_at_each_step(template: Path) -> None:
@@ -232,7 +268,8 @@ def test_killed_at_each_step(template: Path) -> None:
     assert results[-1][1] == 0
     assert {code for _, code in results[:-1]} == {KILLED}
     assert len(results) > 30  # the steps were found
-    halfway = next(place for place, code in results if code == KILLED and stopped_runs(place))
+    begun = [place for place, code in results if code == KILLED and any(place.glob(f".{RELEASE}.*.partial/"))]
+    halfway = begun[len(begun) // 2]
     for command in (["budget", "show", str(halfway / LEDGER)], ["publish", *PUBLISH[1:]]):
         done = subprocess.run([*COMMAND, *command], cwd=halfway, capture_output=True, text=True, check=False)
         assert "was stopped while it wrote" in done.stderr, done.stderr

@@ -67,7 +67,7 @@ class DemoPage(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory):
+def ran(tmp_path_factory, _few_candidates):
     stages: list[str] = []
     done = run_demo(tmp_path_factory.mktemp("demo") / "out", quick=True, progress=stages.append)
     return done, stages
@@ -96,7 +96,14 @@ def test_each_story_is_told_with_progress(ran):
 
 def test_everything_is_there_and_verifies(ran):
     folder = ran[0].report.parent
-    for release in ("loads/release", "riders/release", "riders/laplace", "carriers/telemetry", "carriers/positions"):
+    for release in (
+        "loads/release",
+        "loads/profile/release",
+        "riders/release",
+        "riders/laplace",
+        "carriers/telemetry",
+        "carriers/positions",
+    ):
         assert dn.verify(folder / release).ok
     for file in (
         "loads/dunnage-ledger.sqlite",

@@ -22,7 +22,7 @@ from tests.refusals import refusal
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.run import audit
 from dunnage.collecting.batch import perturb_column
-from dunnage.collecting.estimate import _without_missing, estimate
+from dunnage.collecting.estimate import estimate, without_missing
 from dunnage.collecting.files import RowFile, collect
 from dunnage.collecting.fleet import simulate
 from dunnage.collecting.precision import Precision, more_lines, needed_reports, needs_of_release, plan_lines
@@ -117,6 +117,13 @@ def test_a_map_of_hardly_any_places_is_noise():
         release(0.02)
     (caution,) = (thin := release(0.02, allow_noise=True)).owner.cautions(thin)
     assert caution.startswith("Many slots had no place in the box: places in about")
+    paths = Purpose(name="paths", mechanism="local-trajectory", tiers=duty.tiers, grid=replace(grid, levels=2), steps=2)
+    task, tallies = truck_task(duty, paths), []
+    for purpose in (duty, paths):  # all on one path, beside a map: a busy path is not a missing one
+        columns = [np.full(3000, 10.1), np.full(3000, 53.4)] * purpose.steps
+        tallies.append(perturb_column(mechanism_of(task, purpose), "all", columns, Noise(), purpose=purpose.name))
+    both = estimate(tallies, task)
+    assert both.owner.cautions(both) == ()
 
 
 @pytest.mark.parametrize("present", [1.0, 0.6])
@@ -151,7 +158,7 @@ def test_shares_without_the_missing_against_plain_sums(weights, present, side):
         ends = (np.maximum(observed - slack, 0), np.minimum(observed + slack, 1))
         sums = (np.maximum(up_to - slack, 0), np.minimum(up_to + slack, 1))
         low, high = max(present - slack, 0.0), min(present + slack, 1.0)
-        (lower, upper), (least, most) = _without_missing(ends, sums, low, high)
+        (lower, upper), (least, most) = without_missing(ends, sums, low, high)
         assert (lower <= true + 1e-9).all()
         assert (true <= upper + 1e-9).all()
         assert (least <= np.cumsum(true)[:-1] + 1e-9).all()

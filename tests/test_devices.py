@@ -33,7 +33,7 @@ from dunnage.collecting.identity import KeyRing
 from dunnage.collecting.tally import Tally
 from dunnage.devices.allowance import Allowance
 from dunnage.devices.client import mechanism_of
-from dunnage.devices.places import RandomisedResponse
+from dunnage.devices.places import ORACLES, RandomisedResponse
 from dunnage.devices.report import Report, ReportFile, write_reports
 from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, ReportError, SealError, TaskError
@@ -974,7 +974,7 @@ def test_tallies_that_cannot_be(made, tmp_path):
 
 
 EVERY_LAW = [("local-numeric", {"method": method}) for method in ("hybrid", "square-wave")]
-EVERY_LAW += [("local-location", {"method": method}) for method in ("optimised-unary", "hadamard", "planar")]
+EVERY_LAW += [("local-location", {"method": method}) for method in (*ORACLES, "planar")]
 EVERY_LAW += [(f"local-{kind}", {"as_published": True}) for kind in ("numeric", "location", "trajectory")]
 EVERY_LAW += [(f"local-{kind}", {"area_in_clear": True}) for kind in ("location", "trajectory")]
 

@@ -104,7 +104,7 @@ def run_story(page: str, size: int, capsys: pytest.CaptureFixture[str]) -> str:
     return printed
 
 
-@pytest.mark.usefixtures("_proved_elsewhere")
+@pytest.mark.usefixtures("_proved_elsewhere", "_few_candidates")
 def test_loads_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python, in one folder."""
     monkeypatch.chdir(tmp_path)
@@ -117,7 +117,7 @@ def test_loads_tutorial_runs(tmp_path, monkeypatch, capsys):
         assert (tmp_path / name / "loading.csv").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.usefixtures("_proved_elsewhere")
+@pytest.mark.usefixtures("_proved_elsewhere", "_few_candidates")
 def test_riders_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python; what is printed in the tutorial is printed by the commands."""
     (policy,) = blocks(RIDERS, "toml")
@@ -134,7 +134,7 @@ def test_riders_tutorial_runs(tmp_path, monkeypatch, capsys):
     assert sum(sums.values()) == total
 
 
-@pytest.mark.usefixtures("_proved_elsewhere")
+@pytest.mark.usefixtures("_proved_elsewhere", "_few_candidates")
 def test_carriers_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python; what is printed in the tutorial is printed by the commands."""
     (policy,) = blocks(CARRIERS, "toml")
@@ -188,6 +188,7 @@ def test_the_newcomers_policies_are_filled_in_drafts(name, newcomer):
                 assert filled["attributes"][column].get(key) == drafted_table.get(key)
 
 
+@pytest.mark.usefixtures("_few_candidates")
 @pytest.mark.parametrize("name", FILES)
 def test_a_newcomer_gets_from_a_file_to_a_plan(name, newcomer, monkeypatch):
     """Every command of the tutorial that is about one of its files, in order; advice from few rows and draws."""

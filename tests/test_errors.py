@@ -20,9 +20,9 @@ from tests.fuzzing import OLD, a_place, restated
 from tests.settle_help import Published
 
 import dunnage as dn
-from dunnage import ledger
 from dunnage.errors import InternalError, ParameterError
 from dunnage.exact import decimal, exact, whole
+from dunnage.ledger import store
 
 COMMAND = [sys.executable, "-m", "dunnage"]
 LEDGER = "dunnage-ledger.sqlite"
@@ -133,7 +133,7 @@ def test_damaged_ledgers(damage: str, place: Path) -> None:
 
 
 def test_a_locked_ledger(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(store, "BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(LEDGER, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         run(f"budget show {LEDGER}").refused("locked")

@@ -26,7 +26,7 @@ from dunnage.devices import numbers as n
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.paths import AreaPaths, LocalTrajectory, PlaceByPlace, ReachablePaths
-from dunnage.devices.places import LocalLocation, Planar
+from dunnage.devices.places import LocalLocation, Planar, ProjectiveResponse, SubsetSelection
 from dunnage.devices.report import Report
 from dunnage.devices.task import Grid, Limits, Quantity
 from dunnage.errors import InputError, ParameterError, ReportError
@@ -128,6 +128,19 @@ def test_hadamard(layout):
             assert pvalue(drawn, likelier(epsilon, chosen, num_blocks * num_columns)) > ALPHA
 
 
+def test_designs(layout):
+    cases = [(SubsetSelection, 2), (SubsetSelection, 7), (SubsetSelection, 9), (ProjectiveResponse, 5)]
+    for epsilon, (kind, k) in product(EPSILONS, [*cases, (ProjectiveResponse, 7), (ProjectiveResponse, 40)]):
+        law = kind(num_inputs=k, epsilon=epsilon)
+        for index in {0, k - 1, k // 2}:
+            drawn = batch.perturbed(law, indices(index, layout), Noise())
+            if law.counts_bits:
+                drawn = bits_of(drawn)
+            odds = [math.exp(epsilon) if law.score(s, index) else 1.0 for s in range(law.num_symbols)]
+            weights = [law.possible(symbol) * weight for symbol, weight in enumerate(odds)]
+            assert pvalue(drawn, weights) > ALPHA, law
+
+
 def test_windowed(layout):
     for epsilon, (k, stride, half) in product(EPSILONS, [(3, 2, 1), (5, 1, 2), (9, 3, 0), (2, 1, 0), (1, 3, 2)]):
         for index in {0, k // 2, k - 1}:
@@ -141,12 +154,15 @@ def test_different_inputs_in_one_column(layout):
     inputs, two = np.tile(np.arange(6, dtype=np.int64), layout // 6), Fraction(2)
     response = batch.randomised_response(Noise(), inputs, 6, two)
     hadamard = batch.hadamard(Noise(), inputs, 1, 8, two)
+    law = ProjectiveResponse(num_inputs=6, epsilon=two)
+    points = batch.perturbed(law, inputs, Noise())
     windowed = batch.windowed(Noise(), inputs, 6, stride=2, half=1, epsilon=two)
     for index in range(6):
         for drawn, chosen, num in [
             (response, {index}, 6),
             (hadamard, even_columns(index, 8), 8),
             (windowed, range(2 * index, 2 * index + 3), 13),
+            (points, {s for s in range(law.num_symbols) if law.score(s, index)}, law.num_symbols),
         ]:
             assert pvalue(drawn[inputs == index], likelier(2, chosen, num)) > ALPHA
 
@@ -359,7 +375,7 @@ QUANTITIES = (
     Quantity(name="speed", low="0", high="120", steps=8),
     Quantity(name="load", low="-1", high="3", steps=4, missing="symbol"),
 )
-ORACLES = ("randomised-response", "symmetric-unary", "optimised-unary", "hadamard")
+ORACLES = ("randomised-response", "symmetric-unary", "optimised-unary", "hadamard", "subset-selection", "projective")
 MECHANISMS = {
     "hybrid": LocalNumeric(quantities=QUANTITIES, epsilon=6),
     "published": LocalNumeric(quantities=QUANTITIES, epsilon=1, as_published=True),
@@ -610,6 +626,18 @@ def test_bulk_counts_as_a_slow_reader_whatever_the_order(monkeypatch, tmp_path):
     assert tally_reports(TASK, [Source.of_file(str(tmp_path / "0.bin"))]).first_bad
     days = tally_reports(TASK, [Source.of_reports(good)], days=(20001, 20002))
     assert (days.left_out, days.num_reports) == ({"other_time": 150}, 0)
+
+
+def test_payloads_that_no_place_can_lead_to_are_found_in_bulk_as_one_by_one():
+    generator, seen = np.random.default_rng(3), set()
+    for method, clear in product(("subset-selection", "projective", "hadamard"), (False, True)):
+        mechanism = LocalLocation(grid=SMALL, epsilon="0.5", method=method, area_in_clear=clear)
+        reader = TierReader(mechanism, "places", mechanism.levels[0])
+        rows = generator.integers(0, 256, (400, reader.width), dtype=np.uint8)
+        rows[:, -1] &= 15 if method == "subset-selection" else 127
+        assert reader.possible(rows).tolist() == [reader._reads(row.tobytes()) for row in rows]
+        seen |= {(method, bool(answer)) for answer in reader.possible(rows)}
+    assert {("subset-selection", True), ("subset-selection", False), ("projective", False)} <= seen
 
 
 def test_tallies_travel_as_json_and_add_up():

@@ -167,7 +167,7 @@ def test_shares_are_scaled_mean_scores():
     noise = Noise()
     for oracle in oracles("3/2"):
         symbols = [oracle.perturb(index % 5, noise) for index in range(70)]
-        if "unary" in oracle.name:
+        if oracle.counts_bits:
             bits = [sum(symbol >> bit & 1 for symbol in symbols) for bit in range(5)]
             part = Counts("bits", np.array(bits), 70)
         else:
@@ -194,9 +194,10 @@ def test_shares_are_unbiased_exactly():
     """Feed expected counts: the shares come out again."""
     shares, big = np.array([0.4, 0.3, 0.2, 0.1, 0.0]), 10**15
     for oracle in oracles(1):
-        symbols, unary = range(oracle.num_symbols), "unary" in oracle.name
-        weights = np.array([[math.exp(oracle.exponent(i, symbol)) for symbol in symbols] for i in range(5)])
-        if unary:  # the base of a symbol: each bit that is set costs a factor
+        symbols, unary = range(oracle.num_symbols), oracle.counts_bits
+        exponents = [[oracle.exponent(i, symbol) for symbol in symbols] for i in range(5)]
+        weights = np.array([[0.0 if e is None else math.exp(e) for e in row] for row in exponents])
+        if "unary" in oracle.name:  # the base of a symbol: each bit that is set costs a factor
             weights *= (oracle.q / (1 - oracle.q)) ** np.array([symbol.bit_count() for symbol in symbols])
         chances = shares @ (weights / weights.sum(axis=1, keepdims=True))
         if unary:
@@ -337,7 +338,7 @@ def positions(num, seed, shift):
 
 
 CLEAR, PUBLISHED = {"area_in_clear": True}, {"as_published": True}
-PLACES = [{}, *({"method": method} for method in ("randomised-response", "symmetric-unary", "hadamard", "planar"))]
+PLACES = [{}, *({"method": method} for method in ("subset-selection", "symmetric-unary", "projective", "planar"))]
 PLACES += [CLEAR, {**CLEAR, "method": "hadamard"}, PUBLISHED]
 
 

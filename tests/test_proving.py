@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from dunnage import ledger as ledger_module
 from dunnage.cli.auditing import prove as prove_command
 from dunnage.devices.task import MECHANISMS as LOCAL_MECHANISMS
 from dunnage.errors import ParameterError
 from dunnage.kernels.counts.laplace import DiscreteLaplace, floating_noise
+from dunnage.ledger import book as ledger_module
 from dunnage.mechanisms import MECHANISMS, counts, noisy
 from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.counts import HierarchicalCounts, NoisyCounts, true_counts

@@ -92,16 +92,18 @@ class Lattice:
         looks = Counter(itertools.compress(self.shown[node], sample))
         return {look: number for look, number in looks.items() if number >= k}
 
-    def utilities(self, sample, k):
-        """Count kept x precision of every node."""
+    def utilities(self, sample, k, weight=Fraction(0)):
+        """Count kept x precision of every node; a kept record counts at least the weight."""
         kept = [sum(self.kept(node, sample, k).values()) for node in self.nodes]
-        return [number * precision for number, precision in zip(kept, self.precision, strict=True)]
+        worth = [weight + (1 - weight) * precision for precision in self.precision]
+        return [number * own for number, own in zip(kept, worth, strict=True)]
 
     def choice(self, mechanism, sample):
         """The probability of each node, given the sample it is chosen on."""
         k, epsilon = mechanism.least, mechanism.epsilon_choice
         factor = epsilon / max(sum(sample), 1) if mechanism.as_published else epsilon / (2 * k)
-        scores = np.array([float(factor * utility) for utility in self.utilities(sample, k)])
+        utilities = self.utilities(sample, k, mechanism.suppression_weight)
+        scores = np.array([float(factor * utility) for utility in utilities])
         weights = np.exp(scores - scores.max())
         return weights / weights.sum()
 
@@ -148,18 +150,18 @@ MIXTURES = ((0.0, "x", "p"), (1.0, "x", "p"), (1.0, "y", "q"))
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "most", "k", "beta", "epsilon_choice"),
+    ("kind", "values", "most", "k", "beta", "epsilon_choice", "weight"),
     [
-        ("number", NUMBERS, 4, 2, "0.7", 1),
-        ("number", NUMBERS, 4, 3, "0.7", 4),
-        ("number", NUMBERS, 4, 2, "0.2", "0.5"),
-        ("number", NUMBERS, 4, 2, "0.5", "0.5"),
-        ("flags", FLAGS, 3, 2, "0.7", 10),
-        ("mixed", MIXTURES, 3, 2, "0.7", 1),
+        ("number", NUMBERS, 4, 2, "0.7", 1, 0),
+        ("number", NUMBERS, 4, 3, "0.7", 4, 0),
+        ("number", NUMBERS, 4, 2, "0.2", "0.5", 0),
+        ("number", NUMBERS, 4, 2, "0.5", "0.5", "0.75"),
+        ("flags", FLAGS, 3, 2, "0.7", 10, "0.3"),
+        ("mixed", MIXTURES, 3, 2, "0.7", 1, 0),
     ],
 )
-def test_enumerated_loss_is_within_the_promise(kind, values, most, k, beta, epsilon_choice):
-    mechanism = dn.SampledLattice(k=k, beta=beta, epsilon_choice=epsilon_choice)
+def test_enumerated_loss_is_within_the_promise(kind, values, most, k, beta, epsilon_choice, weight):
+    mechanism = dn.SampledLattice(k=k, beta=beta, epsilon_choice=epsilon_choice, suppression_weight=weight)
     promise = mechanism.promise(dataset([values[0]], KINDS[kind]).schema)
     assert promise.basis is Basis.PROVED
     largest = worst(kind, values, most, mechanism, float(promise.guarantee.epsilon))
@@ -202,7 +204,10 @@ def test_published_form_fails_as_stated_and_what_holds_does():
 def test_releases_follow_the_enumerated_law(as_published):
     """400 releases of five records; a quarter of the mass moved to one output is found with probability above 0.99."""
     rows = ((0.0, "x", "p"), (0.0, "x", "p"), (1.0, "x", "p"), (1.0, "y", "p"), (1.0, "y", "q"))
-    mechanism = dn.SampledLattice(k=2, beta="0.7", epsilon_choice=2, as_published=as_published)
+    weight = 0 if as_published else "0.4"
+    mechanism = dn.SampledLattice(
+        k=2, beta="0.7", epsilon_choice=2, as_published=as_published, suppression_weight=weight
+    )
     law, data, seen = output_law(rows, "mixed", mechanism), dataset(rows, MIXED), Counter()
     for _ in range(400):
         release, _ = publish(mechanism, data)
@@ -224,7 +229,7 @@ VALUES = st.tuples(st.sampled_from([0.0, 1.0, 2.0, 3.0]), st.sampled_from("xy"),
 @settings(max_examples=30, deadline=None)
 def test_one_record_changes_no_score_by_more_than_k(rows, other, k):
     def utilities(own):
-        return Lattice(own, MIXED).utilities([True] * len(own), k)
+        return Lattice(own, MIXED).utilities([True] * len(own), k, Fraction(k - 2, 3))
 
     before = utilities(rows)
     added, removed, replaced = utilities([*rows, other]), utilities(rows[1:]), utilities([*rows[1:], other])
@@ -316,6 +321,9 @@ def test_wrong_parameters_are_refused():
         {"epsilon": 2, "delta": 0},
         *({**by_k, "left_out": left_out} for left_out in ("burn", "noisy")),
         {**by_k, "left_out_epsilon": 1},
+        {**by_k, "left_out_borders": [2]},
+        *({**by_k, "suppression_weight": weight} for weight in (-1, 1)),
+        {**by_k, "suppression_weight": 0.5, "as_published": True},
         {**by_k, "confidence": 0.9},
         {**by_k, "as_published": "yes"},
         {"epsilon": 2, "delta": 0.1, "as_published": True},
@@ -469,6 +477,39 @@ def test_noisy_left_out_rows_stand_beside_the_kept(tmp_path):
     assert measures["records"] == 60 - len(out)
     assert measures["noise"]["w"][0]["confidence"] == 0.8
     assert release.certificate.plain()["basis"] == "claimed"
+
+
+def test_left_out_rows_get_the_noise_of_their_cluster(tmp_path):
+    """Li's algorithm 2 on the items that algorithm 1 leaves out, with public borders."""
+    rows = [(float(i % 5),) for i in range(60)]
+    noisy = {"left_out": "noisy", "left_out_epsilon": "0.1", "confidence": "0.8", "left_out_borders": [2]}
+    mechanism = dn.SampledLattice(k=5, beta="0.6", epsilon_choice=1, **noisy)
+    release, key = publish(mechanism, dataset(rows, ONE_NUMBER)).write(tmp_path / "release")
+    assert dn.verify(tmp_path / "release").ok
+    source = dict(zip(key.table.column("row").to_pylist(), key.table.column("source_row").to_pylist(), strict=True))
+    out = [row for row in release.data.to_pylist() if row["class_id"] < 0]
+    assert out
+    for row in out:  # at this epsilon an interval is its cluster; a grid point is half a step around it
+        value = rows[source[row["row"]] - 1][0]
+        assert (row["w_lower"], row["w_upper"]) == ((0, 1.5) if value < 2 else (1.5, 4))
+    assert [cell.lower for cell in release.certificate.rows.noise["w"]] == [0, 2]
+    assert "between which public borders" in " ".join(release.certificate.in_clear)
+    promise = mechanism.promise(dataset(rows, ONE_NUMBER).schema)
+    assert promise.basis is Basis.CLAIMED
+    assert dn.SampledLattice.from_description(promise.mechanism) == mechanism
+    # Descriptions of earlier versions have neither borders nor a weight
+    plain = dn.SampledLattice(k=5, beta="0.6", epsilon_choice=1)
+    assert not {"left_out_borders", "suppression_weight"} & plain.describe().keys()
+
+
+def test_a_weight_on_suppression_keeps_more_records():
+    """Precise levels keep few of these records, coarse ones all: the weight moves the choice."""
+    rows, kept = [(float(i % 5),) for i in range(20)], []
+    for weight in (0, "0.9"):
+        mechanism = dn.SampledLattice(k=5, beta="0.9", epsilon_choice=3, suppression_weight=weight)
+        nodes = mechanism.preview(dataset(rows, ONE_NUMBER)).details["nodes"]
+        kept.append(sum(node["probability"] * node["kept"] for node in nodes))
+    assert kept[1] > kept[0] + 0.5
 
 
 def test_foresight_warns_and_shows_choice_probabilities_without_drawing():

@@ -19,7 +19,7 @@ from tests.settle_help import Published
 import dunnage as dn
 from dunnage.errors import ParameterError
 from dunnage.kernels.bins.scalar import l2_bound
-from dunnage.kernels.counts.margins import failure, first_fit_count, margins_of
+from dunnage.kernels.counts.margins import NoiseLaw, failure, first_fit_count, margins_of
 from dunnage.mechanisms.size_profile import SizeProfile
 from dunnage.model.schema import Schema
 
@@ -33,9 +33,15 @@ attributes.depot.role = "public"
 attributes.day.role = "drop"
 attributes.weight = {role = "quasi-identifier", kind = "numeric", domain = [0, 31.5], resolution = 0.1, unit = "kg"}
 attributes.volume = {role = "quasi-identifier", kind = "numeric", domain = [0, 200], resolution = 1, unit = "l"}
-mechanism = {name = "size-profile", epsilon = 1, risk = 0.05, expected = 300, capacity = {weight = 400, volume = 2000}}
 period = {length = "day", column = "day"}
 budget = {epsilon = 2, neighbours = "add-remove"}
+[mechanism]
+name = "size-profile"
+epsilon = 1
+risk = 0.05
+expected = 300
+capacity = {weight = 400, volume = 2000}
+usual = {weight = 5, volume = 17}
 """
 ALONE = {"parcel": {"role": "identifier"}, "weight": WEIGHT}
 
@@ -50,37 +56,55 @@ def weights(num: int, seed: int) -> np.ndarray:
     return np.round(np.random.default_rng(seed).uniform(125, 375, num), 1)
 
 
-def enumerated(margins: list[np.ndarray], scale: float, reach: int, fixed: bool) -> float:
+def enumerated(margins: list[np.ndarray], law: NoiseLaw, reach: int) -> float:
     """Add up the chances of all noises that some margin does not cover, up to a reach."""
-    ratio, failing, total = math.exp(-1 / scale), 0.0, 0.0
-    lengths = [len(margin) for margin in margins]
-    for noise in itertools.product(range(-reach, reach + 1), repeat=sum(lengths)):
-        if fixed and sum(noise):
-            continue
-        chance = ratio ** sum(map(abs, noise)) * ((1 - ratio) / (1 + ratio)) ** len(noise)
-        parts = np.split(np.array(noise), np.cumsum(lengths)[:-1])
-        total += chance
-        failing += chance * any((np.cumsum(part) < -margin).any() for part, margin in zip(parts, margins, strict=True))
-    return failing / total
+    # noise : all vectors, one in each column, and the sums of their blocks
+    lengths, noise = [len(margin) for margin in margins], np.indices([2 * reach + 1] * sum(map(len, margins)))
+    noise = noise.reshape(len(noise), -1) - reach
+    starts = range(0, len(noise), law.block or len(noise))
+    sums = [np.abs(noise[at : at + (law.block or len(noise))].sum(axis=0)) for at in starts]
+    chance = np.exp(-np.abs(noise).sum(axis=0) / law.scale - sum(sums) / law.block_scale)
+    chance[law.fixed_total & (noise.sum(axis=0) != 0)] = 0
+    parts = zip(np.split(noise, np.cumsum(lengths)[:-1]), margins, strict=True)
+    failing = np.any([(np.cumsum(part, axis=0) < -margin[:, None]).any(axis=0) for part, margin in parts], axis=0)
+    return float(chance[failing].sum() / chance.sum())
 
 
 def test_the_chance_of_failure_is_that_of_all_noises():
-    for lengths, fixed in itertools.product([(1,), (3,), (1, 2)], (True, False)):
-        margins = margins_of(lengths, 0.7, 0.1, fixed_total=fixed)
-        counted = enumerated(margins, 0.7, 12 if sum(lengths) < 3 else 8, fixed)
-        assert abs(failure(margins, 0.7, fixed_total=fixed) - counted) < 2e-5
+    for lengths, fixed in itertools.product([(1,), (3,), (1, 2), (4,), (5,)], (True, False)):
+        num = sum(lengths)
+        law = NoiseLaw(0.7, fixed) if num < 4 else NoiseLaw(0.5, fixed, 2, 0.8)
+        margins = margins_of(lengths, law, 0.1)
+        counted = enumerated(margins, law, 12 if num < 4 else 9 if num < 5 else 6)
+        assert abs(failure(margins, law) - counted) < (2e-5 if num < 5 else 2e-4)
         assert counted <= 0.1 + 1e-9
     # Simulated by an ordinary generator, for the long chains that cannot be enumerated
     draw = np.random.default_rng(1)
     for fixed, scale, num in ((False, 1.0, 40), (True, 2.0, 12)):
-        (margins,) = margins_of([num], scale, 0.05, fixed_total=fixed)
+        law = NoiseLaw(scale, fixed)
+        (margins,) = margins_of([num], law, 0.05)
         ratio = math.exp(-1 / scale)
         noise = draw.geometric(1 - ratio, (200_000, num)) - draw.geometric(1 - ratio, (200_000, num))
         noise = noise[noise.sum(axis=1) == 0] if fixed else noise
         failing = int((np.cumsum(noise, axis=1) < -margins).any(axis=1).sum())
-        expected = failure([margins], scale, fixed_total=fixed)
+        expected = failure([margins], law)
         assert 0.02 < expected <= 0.05
         assert stats.binomtest(failing, len(noise), expected).pvalue > 1e-9
+
+
+def test_noise_in_blocks_has_its_law_and_its_margins():
+    """36 counts in blocks of 8, with the last one shorter; the law of four counts is examined by ``prove``."""
+    noise = dn.Noise()
+    for given in ({}, {"expected": 500}):
+        made = SizeProfile(epsilon=1, risk="0.05", **given)
+        law = NoiseLaw(float(made.scale * Fraction(4, 3)), not given, 8, float(made.scale * 4))
+        (margins,) = margins_of([36], law, 0.05)
+        drawn = np.array([made.perturbation(36, noise, 8) for _ in range(1500)])
+        assert given or (drawn.sum(axis=1) == 0).all()
+        failing = int((np.cumsum(drawn, axis=1) < -margins).any(axis=1).sum())
+        expected = failure([margins], law)
+        assert 0.02 < expected <= 0.05
+        assert stats.binomtest(failing, len(drawn), expected).pvalue > 1e-9
 
 
 def test_noise_with_a_known_sum_has_its_law():
@@ -155,7 +179,8 @@ def test_all_fit_as_often_as_stated_whatever_the_data():
         counts = np.bincount(cells, minlength=len(layout.sizes))
         failing = 0
         for _ in range(num):
-            slots = layout.slots(counts + made.perturbation(len(counts), noise), None if given else 60)
+            noisy = counts + made.perturbation(len(counts), noise, layout.block)
+            slots = layout.slots(noisy, None if given else 60)
             failing += bool((np.cumsum(slots) < np.cumsum(counts)).any())
         assert stats.binom.sf(failing - 1, num, 0.1) > 1e-10
 
@@ -210,7 +235,9 @@ def test_two_quantities_by_commands_with_a_day_at_a_time_under_a_budget(tmp_path
     Path("parcels.csv").write_text("\n".join(["parcel,depot,day,weight,volume", *lines]))
     Path("profile.toml").write_text(TWO_QUANTITIES)
     options = ["parcels.csv", "--policy", "profile.toml"]
-    assert "1 more day" in run("publish", *options, "--period", "2026-11-02", "--dry-run", code=0).out
+    rehearsal = run("publish", *options, "--period", "2026-11-02", "--dry-run", code=0).out
+    assert "1 more day" in rehearsal
+    assert "with the usual sizes as medians" in rehearsal
     for day, out in (("2026-11-02", "monday"), ("2026-11-03", "tuesday")):
         fine("publish", *options, "--period", day, "-o", out)
     again = run("publish", *options, "--period", "2026-11-04", "-o", "wednesday")  # the budget is for two days
@@ -312,12 +339,21 @@ def test_what_a_profile_needs_is_refused_and_said_before_any_data():
         {"capacity": -1},
         {"expected": 0},
         {"intervals": 0},
+        {"usual": 0},
     ):
         refusal(ParameterError, SizeProfile, **{"epsilon": 1, "risk": "0.05", **wrong})
     refusal(ParameterError, SizeProfile(epsilon=1, risk="0.05", capacity={"volume": 3}).promise, schema)
+    for usual in (125, 375, {"volume": 3}):  # an end of the domain, and no quantity of the schema
+        refusal(ParameterError, SizeProfile(epsilon=1, risk="0.05", usual=usual).promise, schema)
     few = SizeProfile(epsilon="0.1", risk="0.05", capacity=500).preview(loaded({"weight": [200.0] * 9}, {"epsilon": 1}))
     assert "hardly helps" in few.warnings[0]
     many = SizeProfile(epsilon=1, risk="0.05", capacity=500)
     assert not many.preview(loaded({"weight": weights(500, 1)}, {"epsilon": 1})).warnings
     assert many.scale == 2
+    # What is predicted follows the usual size: two light parcels fit where one heavy one does
+    light = SizeProfile(epsilon=1, risk="0.05", capacity=500, usual=150)
+    data = loaded({"weight": weights(500, 1)}, {"epsilon": 1})
+    (even, skewed) = (made.preview(data).details for made in (many, light))
+    assert skewed["fewest"] < even["fewest"]
+    assert even["fewest"] < even["predicted"] < even["single"]
     assert SizeProfile(epsilon=1, risk=Fraction(1, 20), expected=9).scale == 1

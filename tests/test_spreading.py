@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ from tests.settle_help import FOUR, Published, published, setting_weights
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.kernels.bins.certified import ChancePacker
 from dunnage.kernels.bins.spreading import TypeLoads, spread_items
 from dunnage.planning import packing, spreading
 from dunnage.planning.linkage import exchangeable, noisy_linkage
 from dunnage.planning.models import Robust
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.problem import PackingProblem
-from dunnage.planning.spreading import Effort
+from dunnage.planning.spreading import Effort, class_table, spread_likely
 from dunnage.release import Release
 
 VANS = [
@@ -106,6 +108,41 @@ def test_full_trucks_are_spread_as_well_as_by_random_exchanges() -> None:
     plan = dn.pack(published(weights.tolist(), 8), capacity=capacity, model=Robust(), seconds=30)
     assert plan.num_bins == 4
     assert plan.truck_linkage.mean < 0.61
+
+
+def test_likely_plans_of_two_quantities_use_their_risk_to_spread() -> None:
+    """Certain fits took all the time, and after a packer's own deadline no risk was ever used: .69, exchanges .64."""
+    release = parcels(200, 6, seed=3, volumes=True)
+    problem = PackingProblem.of(
+        release, capacity=[200, "volume=45"], trucks=None, by=None, apart=None, quantity=None, spread=None
+    )
+    classes, whole = problem.class_members()
+    kinds, risk = problem.kinds(whole.rooms), Fraction(1, 20)
+    packer = ChancePacker(classes, problem.caps, kinds, risk=risk, groups=problem.group_of_class)
+    start = packer.solve(seconds=0.0)
+    assert start is not None
+    counts = start.counts
+    bins = np.empty(len(release), dtype=np.int64)
+    of_class, places = np.nonzero(counts.T)
+    bins[np.argsort(problem.class_id, kind="stable")] = np.repeat(places, counts[places, of_class])
+    effort = Effort(time.monotonic() + 300, rounds=4)
+    spread = spread_likely(problem, packer, whole, problem.class_id, bins, start.kinds, effort)
+    assert spread is not None
+    assert 0.95 <= spread.packing.at_least < 1
+    np.testing.assert_array_equal(
+        spread.packing.counts, class_table(spread.bin_of_row, problem.class_id, len(start.kinds), len(classes))
+    )
+
+    def risk_of(rows: np.ndarray[Any, Any]) -> float:
+        return 1 - packer.chances[0].fits(np.bincount(problem.class_id[rows], minlength=len(classes)))[0]
+
+    risks = [risk_of(np.flatnonzero(spread.bin_of_row == bin_)) for bin_ in range(len(start.kinds))]
+    spare = (float(risk) - 1e-8 - sum(risks)) / len(risks)
+    reached = random_exchanges(
+        problem.class_id, problem.group, spread.bin_of_row, lambda rows, bin_: risk_of(rows) <= risks[bin_] + spare,
+        steps=1500,
+    )  # fmt: skip
+    assert reached == pytest.approx(mean_linkage(problem.class_id, spread.bin_of_row))
 
 
 @pytest.mark.parametrize("mixed", [False, True])

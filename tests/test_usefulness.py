@@ -20,6 +20,7 @@ import dunnage as dn
 from dunnage.mechanisms.counts import DrawnCounts, true_counts
 from dunnage.publishing import _spread_warnings, mechanism_of, owner_warnings, predicted
 from dunnage.samples.shape import like
+from dunnage.showing.text import usefulness_lines
 from dunnage.usefulness import MAX_TRIPS, Usefulness, level_errors, levels_of, predict_usefulness
 
 CONSTRAINED = {"name": "constrained-counts", "epsilon": 0.5, "features": "O3"}
@@ -299,6 +300,16 @@ def test_a_city_without_zones_is_told_to_make_some(tmp_path):
     changes = [remedy.change for remedy in result.remedies]
     assert any("column zone" in change for change in changes)
     assert all(remedy.level.error < 0.9 for remedy in result.remedies)
+
+
+def test_rough_counts_say_what_would_make_them_good(tmp_path):
+    policy = bike_policy(tmp_path, 8, 4_000, {**CONSTRAINED, "epsilon": 1})
+    result = predict_usefulness(policy, mechanism_of(policy), bounds=True)
+    assert result is not None
+    assert result.expected.levels[0].verdict == "rough"
+    assert result.remedies
+    assert all(remedy.level.verdict == "good" for remedy in result.remedies)
+    assert result.remedies[0].change in "\n".join(usefulness_lines(result))
 
 
 def test_changes_are_combined_if_none_helps_alone(tmp_path):

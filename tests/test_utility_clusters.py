@@ -476,6 +476,44 @@ def test_limits_hold_in_the_units_of_each_attribute(place: Path, tmp_path: Path)
         publish(columns, make_policy(place, k=3, limits={"start": 0}))
 
 
+def test_limits_found_by_search(place: Path, tmp_path: Path) -> None:
+    """Two rides at the end of the day: a limit suppresses them, and pays, as all limits tried by hand agree."""
+    columns = rides(40, 6, num_lines=1)
+    columns["start"] = [float(number) for number in range(38)] + [960.0, 999.0]
+    policy = {"columns": ("start", "line"), "k": 3}
+
+    def figures(**parameters: Any) -> dict[str, Any]:
+        return measures_of(publish(columns, make_policy(place, **policy, **parameters)))
+
+    low, high = ATTRIBUTES["start"]["domain"]
+    by_hand = {2.0**-times: figures(limits={"start": (high - low) / 2**times}) for times in range(1, 8)}
+    best = min(by_hand, key=lambda share: by_hand[share]["loss"]["total"])
+    without = figures()["loss"]["total"]
+    publication = publish(columns, make_policy(place, **policy, limits="auto"), tmp_path / "release")
+    measures = measures_of(publication)
+    assert measures["loss"]["total"] == by_hand[best]["loss"]["total"] < without - 0.01
+    assert measures["suppressed"]["count"] == by_hand[best]["suppressed"]["count"] == 2
+    assert list(measures["limits_chosen"]) == ["start"]
+    assert dn.verify(tmp_path / "release").ok
+    check(publication, columns, 3, persons=False)
+    # A target gives k and the limits; without limits it allows only a smaller k
+    target = (without + measures["loss"]["total"]) / 2
+    chosen = [
+        measures_of(
+            publish(columns, make_policy(place, columns=("start", "line"), max_distortion=target, limits=limits))
+        )
+        for limits in ("auto", {})
+    ]
+    assert chosen[0]["k_chosen"] > chosen[1]["k_chosen"]
+    assert chosen[0]["loss"]["total"] <= target
+    assert chosen[0]["limits_chosen"]
+    # Where nothing is gained, no record is lost
+    even = {**columns, "start": [25.0 * number for number in range(40)]}
+    release, _ = publish(even, make_policy(place, **policy, limits="auto"))
+    assert release.certificate.rows.limits_chosen == {}
+    assert release.certificate.rows.num_suppressed == 0
+
+
 def test_statistics_that_must_be_kept(place: Path, tmp_path: Path) -> None:
     columns = rides(60, 2, num_lines=1)
     release, _ = publish(columns, make_policy(place, k=6))
@@ -615,7 +653,7 @@ def test_bad_parameters_are_refused() -> None:
         {"k": 3, "l": 2, "l_kind": "many"},
         {"k": 3, "t": 0.5, "t_kind": "many"},
         {"k": 3, "refine_seconds": -1},
-        *({"k": 3, "limits": value} for value in ({"board": -1}, [1])),
+        *({"k": 3, "limits": value} for value in ({"board": -1}, [1], "some")),
         *({"k": 3, "buckets": {"start": value}} for value in (0, {"quantiles": 1.5}, {"octiles": 8})),
         *({"k": 3, "keep": {"start": value}} for value in ({"mode": 0.1}, 0.1)),
         {"k": 3, "method": "published-density", "l": 2},

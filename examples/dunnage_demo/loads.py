@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from dunnage.auditing.plans import DEFAULT_SECONDS, PlanUtility, group_codes, pa
 from dunnage.auditing.run import audit
 from dunnage.mechanisms.noisy import exposed_records, published_noise
 from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.size_profile import SizeProfile
 from dunnage.noise.source import Noise
 from dunnage.planning.models import Model, PackingModel, Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
@@ -44,6 +46,8 @@ PUBLISHED_SHARES = tuple(Fraction(share, 100) for share in (5, 35, 65, 95))
 PUBLISHED_EPSILON = 1
 CERTIFICATE, UTILITY, AUDIT = "release/certificate.json", "utility.json", "audit/audit.json"
 AS_PUBLISHED = "as-published.csv"
+PROFILE_SIZE, PROFILE_EPSILON, PROFILE_RISK = 1000, 1, "0.05"  # packages released as a profile, and its promise
+PROFILE, PROFILE_CERTIFICATE = "profile/utility.json", "profile/release/certificate.json"
 # Title and model of each plan, by the name in its folders.
 PLANS: Mapping[str, tuple[str, Model]] = {
     "mean": ("Class means", Standard(statistic="mean")),
@@ -54,7 +58,7 @@ PLANS: Mapping[str, tuple[str, Model]] = {
 WRITTEN = {
     *("parcels.csv", "parcels.toml", "dunnage-ledger.sqlite", "release", "release.key.parquet"),
     *(f"{kind}-{name}" for kind in ("plan", "settlement") for name in PLANS),
-    *(UTILITY, "audit", "frontier", "frontier.partial", AS_PUBLISHED, "figures.json", "loads.html"),
+    *(UTILITY, "profile", "audit", "frontier", "frontier.partial", AS_PUBLISHED, "figures.json", "loads.html"),
 }
 
 
@@ -83,6 +87,8 @@ def tell_loads(folder: Path, *, quick: bool, tell: story.Progress) -> story.Stor
         packed[name] = _Packed(title, plan, done, plan_utility(done, data))
     plans = {name: {"planned": one.plan.num_bins, **one.utility.to_dict()} for name, one in packed.items()}
     story.write_json(folder / UTILITY, {"format": 1, "capacity": CAPACITY, "plans": plans})
+    tell("loads: a profile with differential privacy")
+    _tell_profile(folder / "profile")
     tell("loads: attacking release and plan")
     write_audit(audit(release, data, packed["sealed"].plan, key=key), folder / "audit")
     pictured = _pictured(data, release, key, packed)
@@ -109,6 +115,26 @@ def tell_loads(folder: Path, *, quick: bool, tell: story.Progress) -> story.Stor
         tell=tell,
     )
     return _chapter(story.Numbers(folder), pictured)
+
+
+def _tell_profile(folder: Path) -> None:
+    """Release a larger file of packages, all for one destination, as a profile of weights; plan and load it."""
+    folder.mkdir(mode=0o700)
+    setting = PackageSetting(size=PROFILE_SIZE, decimals=1)
+    source, policy = generate_packages(setting, folder / "parcels.csv", seed=story.SEED)
+    attributes, _, _ = policy.read_text(encoding="utf-8").partition("[mechanism]")
+    mechanism = SizeProfile(epsilon=PROFILE_EPSILON, risk=PROFILE_RISK, expected=PROFILE_SIZE, capacity=CAPACITY)
+    lines = [f"{name} = {json.dumps(value)}" for name, value in mechanism.describe().items() if value is not None]
+    story.write_text(folder / "profile.toml", "\n".join([f"{attributes}[mechanism]", *lines, ""]))
+    data = load(source, folder / "profile.toml")
+    release, key = publish(data, out=folder / "release")
+    story.check(folder / "release")
+    plan = pack(release, capacity=CAPACITY, seconds=PLAN_SECONDS)
+    plan.write(folder / "plan")
+    done = apply(plan, data, release, key, repair=True)
+    done.write(folder / "settlement", sheets=loading_page(done))
+    found = {"planned": plan.num_bins, **plan_utility(done, data).to_dict()}
+    story.write_json(folder / "utility.json", {"format": 1, "capacity": CAPACITY, **found})
 
 
 def _pictured(data: Dataset, release: Release, key: Key, packed: Mapping[str, _Packed]) -> LoadsStory:
@@ -176,6 +202,7 @@ def _chapter(n: story.Numbers, pictured: LoadsStory) -> story.Story:
     _name_numbers(n)
     intervals, cards = loads_pictures(pictured)
     plans, pictures = _plan_table(n, cards)
+    profile = _profile_table(n)
     pictures["intervals"] = replace(
         intervals,
         title="What the planner saw, and what is true",
@@ -212,7 +239,12 @@ def _chapter(n: story.Numbers, pictured: LoadsStory) -> story.Story:
         f"Loads     {n['records']} packages, of which at least {n['k']} look alike: {n['trucks']} trucks, "
         f"{n['optimum']} without privacy; an attacker guesses a package's truck {n['linkage']} of the time"
     )
-    facts = {"plans": plans, "frontier": frontier, "other_published": advice is not None and not is_advised}
+    facts = {
+        "plans": plans,
+        "profile": profile,
+        "frontier": frontier,
+        "other_published": advice is not None and not is_advised,
+    }
     return story.Story(n, line, pictures, facts)
 
 
@@ -242,6 +274,35 @@ def _name_numbers(n: story.Numbers) -> None:
         near=n.finding(AUDIT, f"value linkage ({QUANTITY})"),
         blind=n.finding(AUDIT, f"value linkage ({QUANTITY})", "baseline"),
     )
+
+
+def _profile_table(n: story.Numbers) -> list[list[object]]:
+    """Name the numbers of the profile, and compare its plan with the sealed plan of the chapter."""
+    planned = n.read("trucks planned, profile", PROFILE, "/planned")
+    fewest = n.read("trucks needed for the packages of the profile", PROFILE, "/optimum")
+    over = "trucks planned divided by those needed for the true weights, less one"
+    n.name(
+        profile_trucks=planned,
+        profile_fewest=fewest,
+        profile_cost=n.compute(
+            "additional trucks, profile", float(planned) / float(fewest) - 1, over, [planned, fewest], story.signed
+        ),
+        profile_epsilon=n.read("epsilon of the profile", PROFILE_CERTIFICATE, "/guarantee/epsilon"),
+        profile_records=n.read("packages of the profile", PROFILE, "/packages"),
+        profile_slots=n.read("slots of the profile", PROFILE_CERTIFICATE, "/measures/slots/slots"),
+        profile_risk=n.read("risk of the profile", PROFILE_CERTIFICATE, "/measures/slots/risk", percent),
+        profile_before=n.read("suspicion before the profile", PROFILE_CERTIFICATE, "/meaning/odds/1/before", percent),
+        profile_after=n.read(
+            "suspicion after the profile", PROFILE_CERTIFICATE, "/meaning/odds/1/at_most", percent_at_most
+        ),
+    )
+    linkage = [
+        n.read(f"truck linkage, profile, {part}", PROFILE, f"/truck_linkage/{part}", percent)
+        for part in ("mean", "worst")
+    ]
+    sealed = [n[name] for name in ("records", "trucks", "optimum", "cost", "linkage", "linkage_worst")]
+    own = [n["profile_records"], planned, fewest, n["profile_cost"], *linkage]
+    return [["Profile of weights", *own], ["Ranges, sealed slots", *sealed]]
 
 
 def _plan_table(n: story.Numbers, cards: Mapping[str, Picture]) -> tuple[list[list[object]], dict[str, Picture]]:

@@ -13,6 +13,7 @@
     │   ├── LedgerError           a ledger that cannot be opened or read
     │   ├── TaskError             a task that device and platform cannot agree on
     │   ├── ReportError           a report that is damaged, or belongs to another task
+    │   ├── StoreError            the store of a collector: away, full, damaged, or used by another collector
     │   ├── SealError             a sealed record that cannot be opened: wrong key, or tampered with
     │   └── Refusal               a valid request that would break a promise
     │       ├── CompositionError  guarantees that do not compose
@@ -122,6 +123,10 @@ class TaskError(UserError):
 
 class ReportError(UserError):
     """A report that is damaged, or belongs to another task."""
+
+
+class StoreError(UserError):
+    """The store of a collector cannot be used: it is away, full, damaged, or used by another collector."""
 
 
 class SealError(UserError):

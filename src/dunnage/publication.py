@@ -2,20 +2,22 @@
 """Publication: the release that leaves and the key that stays, and how both are written safely.
 
 A final name never stands for something half-written. The folder and the key are made under temporary names in the same
-place; the key gets its final name first, the folder last. Until then the temporary key stays, locked for as long as its
-writer lives. If a run is killed, its lock is gone but its temporary names remain, and the next run removes them.
+place; the key gets its final name first, the folder last. The temporary key is there before anything is spent and stays
+until then, locked for as long as its writer lives. If a run is killed, its lock is gone but its temporary names remain:
+``finish`` completes what is whole, and the next run removes the rest.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -25,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dunnage.errors import OutputError, ReleaseError
+from dunnage.errors import DunnageError, OutputError, Refusal, ReleaseError
 from dunnage.folders import check_room, sync_folder
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.tables.dataset import Dataset
@@ -150,28 +152,34 @@ class Publication(NamedTuple):
     key: Key
 
     def write(
-        self, folder: str | os.PathLike[str], *, sign: str | os.PathLike[str] | None = None, force: bool = False
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        sign: str | os.PathLike[str] | None = None,
+        force: bool = False,
+        place: Place | None = None,
     ) -> Publication:
-        """Write the key beside the folder, then the folder; each gets its final name only when it is complete."""
-        target = check_output(folder, force=force)
+        """Write the key beside the folder, then the folder; each gets its final name only when it is complete.
+
+        ``place`` was reserved for it before anything was spent; by default one is reserved now.
+        """
+        if place is None:
+            with reserved(folder, force=force) as place:
+                return self.write(folder, sign=sign, place=place)
+        target, work = place.target, place.work
         try:
             _clear_remains(target)
-            work, key_work = _temporary_names(target, secrets.token_hex(6))
-            with _private_file(key_work) as stream:
-                try:
-                    _lock(stream.fileno())
-                    work.mkdir()
-                    certificate = self.release.write_files(work, sign=sign)
-                    key = replace(self.key, certificate_digest=certificate.digest)
-                    key._write_to(stream)
-                    for path in work.iterdir():
-                        with path.open("rb") as file:
-                            os.fsync(file.fileno())
-                    sync_folder(work)
-                    _put_in_place(work, key_work, target, force=force)
-                    sync_folder(target.parent)
-                finally:
-                    _remove(work, key_work)
+            work.mkdir()
+            certificate = self.release.write_files(work, sign=sign)
+            key = replace(self.key, certificate_digest=certificate.digest)
+            key._write_to(place.stream)
+            for path in work.iterdir():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+            sync_folder(work)
+            sync_folder(target.parent)
+            _put_in_place(work, place.key_work, target, force=place.force)
+            sync_folder(target.parent)
         except (OSError, pa.ArrowException) as error:  # the disk, not the user, fails
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise OutputError(
@@ -179,6 +187,90 @@ class Publication(NamedTuple):
                 "choose another place, then publish with --again."
             ) from None
         return Publication(replace(self.release, certificate=certificate), key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Temporary names beside a target, taken by a run that may spend and then write there."""
+
+    target: Path
+    token: str
+    force: bool
+    stream: BinaryIO  # of the temporary key, locked
+
+    @property
+    def work(self) -> Path:
+        return _temporary_names(self.target, self.token)[0]
+
+    @property
+    def key_work(self) -> Path:
+        return _temporary_names(self.target, self.token)[1]
+
+
+@contextlib.contextmanager
+def reserved(folder: str | os.PathLike[str], *, force: bool) -> Iterator[Place]:
+    """Take temporary names beside a folder, and lock them; they are gone when the block ends."""
+    target, token = check_output(folder, force=force), secrets.token_hex(6)
+    work, key_work = _temporary_names(target, token)
+    try:
+        stream = _private_file(key_work)
+    except OSError as error:
+        raise OutputError(f"{target.parent} cannot be written to: {error.strerror}. Choose another place.") from None
+    with stream:
+        try:
+            _lock(stream.fileno())
+            yield Place(target=target, token=token, force=force, stream=stream)
+        finally:
+            _remove(work, key_work)
+
+
+def finish(folder: str | os.PathLike[str], token: str, spend: str, *, force: bool) -> Publication | None:
+    """Give a release that a killed run had completed its final name; None if nothing of it was complete.
+
+    Whether it is complete is read from the files alone: the key names the certificate, and that every other file.
+    """
+    target = Path(os.path.abspath(folder))
+    work, key_work = _temporary_names(target, token)
+    with contextlib.ExitStack() as stack:
+        if _mode(key_work):
+            stream = stack.enter_context(key_work.open("rb"))
+            if not _lock(stream.fileno()):
+                raise Refusal(f"the run that writes {target} is still running. Wait for it, or stop it.")
+        if (done := _complete(target, key_path(target), spend)) is None:
+            # On a file system without links the key has its final name alone.
+            key = key_work if _mode(key_work) else key_path(target)
+            if _complete(work, key, spend) is None:
+                _remove(work, key_work)
+                return None
+            if key == key_work:
+                _put_in_place(work, key_work, target, force=force)
+            else:
+                os.rename(work, target)
+            sync_folder(target.parent)
+            done = _complete(target, key_path(target), spend)
+        _remove(work, key_work)
+        return done
+
+
+def tokens_of(target: Path) -> list[str]:
+    """Return the names of runs that left something beside a target, or still write there."""
+    return [path.name.removesuffix(KEY_REMAINS)[-12:] for path in _remains(target)]
+
+
+def has_remains(target: Path, token: str) -> bool:
+    return any(map(_mode, _temporary_names(target, token)))
+
+
+def _complete(folder: Path, key_file: Path, spend: str) -> Publication | None:
+    """Return the release of a spend if folder and key are whole."""
+    try:
+        release, key = Release.read(folder), Key.read(key_file)
+        whole = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in release.certificate.files}
+    except (DunnageError, OSError):
+        return None
+    certificate = release.certificate
+    fits = certificate.spend.id == spend and key.certificate_digest == certificate.digest
+    return Publication(release, key) if fits and whole == dict(certificate.files) else None
 
 
 def check_output(folder: str | os.PathLike[str], *, force: bool, num_bytes: int = 0) -> Path:
@@ -258,10 +350,13 @@ def stopped_runs(folder: Path) -> list[str]:
                 if not _lock(stream.fileno()):
                     continue
                 what = f"a run was stopped while it wrote {target}; {', '.join(str(item) for item in left)} "
-                if _mode(target) and _is_same(path, key_path(target)):
+                if not path.stat().st_size and not _mode(work):
+                    what = f"a run was stopped before it wrote {target}; {path} can be deleted. "
+                    what += "Publish there with --resume, which says whether the budget was spent"
+                elif _mode(target) and _is_same(path, key_path(target)):
                     what += "can be deleted: the release and its key are complete"
                 else:
-                    what += "are not a release. The budget is spent and not refunded. Publish there with --again"
+                    what += "are not a release yet. The budget is spent and not refunded. Publish there with --resume"
                     kept = f"The release that it was to replace is in {_old(work)}: move it back first to keep it"
                     what += f". {kept}" if _mode(_old(work)) else ""
                 sentences.append(f"{what}.")

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import io
 import json
 import logging
 import os
+import platform
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +24,8 @@ import pyarrow.parquet as pq
 
 from dunnage.arrays import IntArray
 from dunnage.errors import (
+    CheckFailed,
+    DunnageError,
     InternalError,
     OutputError,
     ParameterError,
@@ -31,19 +35,33 @@ from dunnage.errors import (
     ReleaseError,
     check_kind,
 )
-from dunnage.ledger import Ledger, Rehearsed, Statement
+from dunnage.folders import new_file
+from dunnage.ledger import RELEASED, STOPPED, Ledger, Rehearsed, Statement
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Foresight, Mechanism, Progress
 from dunnage.mechanisms.classes import ClassMechanism, EquivalenceClasses
-from dunnage.model.documents import suggestion
+from dunnage.model.certificate import Certificate
+from dunnage.model.documents import suggestion, to_text
 from dunnage.model.domains import Category
 from dunnage.model.guarantees import Loss, Neighbours, Promise
 from dunnage.model.house import Clearance, House
 from dunnage.model.policy import Policy
 from dunnage.model.schema import TRIP
 from dunnage.noise.source import Noise
-from dunnage.publication import KEY_ENDING, Key, Publication, check_output, key_path, unplanned_rows
-from dunnage.release import CERTIFICATE_FILE
+from dunnage.publication import (
+    KEY_ENDING,
+    Key,
+    Place,
+    Publication,
+    check_output,
+    finish,
+    has_remains,
+    key_path,
+    reserved,
+    tokens_of,
+    unplanned_rows,
+)
+from dunnage.release import CERTIFICATE_FILE, Release
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset, dropped_shares, dropped_text, may_be_persons
 from dunnage.tables.reader import CSV_ENDINGS
@@ -144,6 +162,9 @@ def publish(
     allow_noise: bool = False,
     house: House | None = None,
     exception: str | None = None,
+    known_rows: str = "",
+    anchor: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     progress: Progress | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> Publication:
@@ -173,6 +194,14 @@ def publish(
         if one of them is exceeded.
     exception
         Who granted an exception to such a limit, and why; the ledger keeps it as a note.
+    known_rows
+        Why rows that were published under another dataset name may be spent on under this one.
+    anchor
+        File, best on another disk, to which the ledger's head is added after the spend and before any noise.
+    resume
+        Finish a run that was stopped while it wrote to ``out``. If it had spent and nothing of the release was
+        complete, this is said (:class:`CheckFailed`) and kept in the ledger; nothing is drawn again. If it had not
+        spent, publish from the beginning.
     progress
         Function that is called with the name of each stage as it begins.
     warn
@@ -196,6 +225,12 @@ def publish(
         from dunnage.model.certificate import load_private_key
 
         load_private_key(sign)  # fail before any budget is spent
+    if resume:
+        if out is None:
+            raise ParameterError("only a release that was written to a folder can be resumed. Pass out=.")
+        with _opened(ledger, data.policy, again=again) as book:
+            if (finished := _resumed(data, book, mechanism, out)) is not None:
+                return finished
     if out is not None:
         _check_places(mechanism, data, out, force=force)
     usefulness = predicted(data, helpful=not allow_noise, progress=tell)
@@ -203,7 +238,11 @@ def publish(
         raise Refusal(f"{usefulness.message}\n{ALLOW_NOISE}")
     expected = None if usefulness is None else usefulness.expected
     tell("finding classes")
-    with _opened(ledger, data.policy, again=again, note=exception or "") as book, _blaming_policy(data):
+    options = {"note": exception or "", "known_rows": known_rows, "anchor": anchor}
+    with contextlib.ExitStack() as stack:
+        book = stack.enter_context(_opened(ledger, data.policy, again=again, **options))
+        place = None if out is None else stack.enter_context(reserved(out, force=force))
+        stack.enter_context(_blaming_policy(data))
         if (clearance := _clearance(data, book, house, exception, noise)) is not None:
             clearance.require()
 
@@ -214,23 +253,95 @@ def publish(
             for sentence in together:
                 (warn or warnings.warn)(sentence)
 
+        if place is not None:
+            stack.enter_context(_outcome_kept(book, data, place))
         publication = mechanism.release(
             data, ledger=book, noise=noise or Noise(), progress=tell, expected=expected, review=review
         )
-    _log.info("released %s", data.policy.dataset)
-    if out is None:
-        return publication
-    tell("writing the release")
-    written = publication.write(out, sign=sign, force=force)
+        _log.info("released %s", data.policy.dataset)
+        if place is None:
+            return publication
+        tell("writing the release")
+        written = publication.write(place.target, sign=sign, place=place)
+        _write_lists(data, written, mechanism, place.target, force=force)
+        return written
+
+
+@contextlib.contextmanager
+def _outcome_kept(book: Ledger, data: Dataset, place: Place) -> Iterator[None]:
+    """Keep in the ledger what became of the spend of this run, if it spends."""
+    book.out = {"place": str(place.target), "token": place.token, "machine": platform.node()}
+    if place.force:
+        book.out = {**book.out, "force": "yes"}
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(DunnageError):  # the first error is the one to see; --resume keeps the outcome later
+            _keep_outcome(book, data, place)
+        raise
+    finally:
+        book.out = None
+    try:
+        _keep_outcome(book, data, place)
+    except DunnageError as error:
+        what = f"the release is complete, but the ledger could not keep that: {error} Publish with --resume."
+        warnings.warn(what, stacklevel=2)
+
+
+def _keep_outcome(book: Ledger, data: Dataset, place: Place) -> None:
+    certificate = None
+    with contextlib.suppress(DunnageError, OSError):
+        certificate = Certificate.from_bytes((place.target / CERTIFICATE_FILE).read_bytes())
+    for spend in book.open_spends(data.policy.dataset, str(place.target)):
+        if certificate is not None and certificate.spend.id == spend.id:
+            book.record_outcome(spend.id, spend.dataset, RELEASED, certificate=certificate.digest)
+        elif spend.content["out"]["token"] == place.token or not has_remains(
+            place.target, spend.content["out"]["token"]
+        ):
+            # An earlier run that left nothing to resume, or whose remains this one has cleared
+            book.record_outcome(spend.id, spend.dataset, STOPPED)
+
+
+def _resumed(data: Dataset, book: Ledger, mechanism: Mechanism, out: str | os.PathLike[str]) -> Publication | None:
+    """Finish what a stopped run had completed, or say that nothing left the machine; None if it had not spent."""
+    target, dataset = Path(os.path.abspath(out)), data.policy.dataset
+    tokens = tokens_of(target) if target.parent.is_dir() else []
+    spend = next(iter(book.open_spends(dataset, str(target), tokens)), None)
+    if spend is None:
+        if os.path.lexists(target / CERTIFICATE_FILE) and key_path(target).exists():
+            return Publication(Release.read(target), Key.read(key_path(target)))  # there is nothing to finish
+        return None
+    run, when = spend.content["out"], time_text(spend.at)
+    if spend.content["period"] != data.period:
+        raise Refusal(f"the run of {when} that was stopped published period {spend.content['period']}. Name it.")
+    finished = finish(target, run["token"], spend.id, force=run.get("force") == "yes")
+    if finished is not None and not finished.key.belongs_to(data):
+        what = f"{target} is complete, but these are not the rows of the run of {when}. Give the same file and policy."
+        raise Refusal(what)
+    if finished is None:
+        if run["machine"] != platform.node() and not target.parent.exists():
+            raise Refusal(f"the run of {when} was on machine {run['machine']}. Resume it there.")
+        book.record_outcome(spend.id, dataset, STOPPED)
+        raise CheckFailed(
+            f"the run of {when} that was to write {target} was stopped after it had spent ({spend.id}), and nothing of "
+            "the release was complete: nothing left this machine. The budget is not refunded. To publish, spend again "
+            "with --again."
+        )
+    _write_lists(data, finished, mechanism, target, force=True)
+    book.record_outcome(spend.id, dataset, RELEASED, certificate=finished.release.certificate.digest)
+    return finished
+
+
+def _write_lists(data: Dataset, written: Publication, mechanism: Mechanism, target: Path, *, force: bool) -> None:
+    """Write the pool and the list of rows that are not released, beside the folder."""
     if mechanism.pools:
-        write_pool(data, written.key, pool_path(out, data), force=force)
+        write_pool(data, written.key, pool_path(target, data), force=force)
     rows, sink = unplanned_rows(data, written.key), io.BytesIO()
     if rows.num_rows:
         write_csv(rows, sink)
-        _write_beside(unplanned_path(out), sink.getvalue(), force=force)
+        _write_beside(unplanned_path(target), sink.getvalue(), force=force)
     elif force:
-        unplanned_path(out).unlink(missing_ok=True)  # it would be about the release that was replaced
-    return written
+        unplanned_path(target).unlink(missing_ok=True)  # it would be about the release that was replaced
 
 
 def _correspondence(
@@ -305,14 +416,90 @@ def _clearance(
 ) -> Clearance | None:
     policy = data.policy
     house = house or (House.find(policy.path.parent) if policy.path is not None else None)
+    rule = book.rule(policy.dataset)
+    if rule is not None and rule.signed_house:
+        if house is None:
+            raise Refusal(f"dataset {policy.dataset!r} needs a house.toml that one of {', '.join(rule.people)} signed.")
+        house.check_signed(rule.people)
     if house is None:
         return None
+    if rule is None and house.is_signed:
+        house.check_signed()
     promise = mechanism_of(policy).promise(policy.schema)
     if noise is not None and noise.seeded:
         promise = promise.voided("the noise comes from a seed")
     neighbours = Neighbours(str(promise.guarantee.to_dict().get("neighbours", Neighbours.ADD_REMOVE)))
     spends = [(spend.guarantee, spend.loss(neighbours)) for spend in book.spends_this_month(policy.dataset)]
     return house.clear(house.of_promise(promise, spends), exception)
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A proposal in the ledger, for others to approve or refuse."""
+
+    id: str
+    dataset: str
+    run: DryRun
+    facts: dict[str, str | None]  # digests of what people look at before they decide
+
+    def to_dict(self) -> dict[str, object]:
+        return {"proposal": self.id, "dataset": self.dataset, **self.facts, "preview": self.run.to_dict()}
+
+
+def propose(
+    data: Dataset,
+    *,
+    sign: str | os.PathLike[str],
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    house: House | None = None,
+    exception: str | None = None,
+    preview: str | os.PathLike[str] | None = None,
+    audit: str | os.PathLike[str] | None = None,
+    note: str = "",
+) -> Proposed:
+    """Propose a release, for others to approve before it is paid for; nothing is spent.
+
+    Parameters
+    ----------
+    data, ledger, house, exception
+        As for :func:`publish`.
+    sign
+        Your Ed25519 private key (PEM file); the rule of the dataset names its public half.
+    preview
+        File to write what ``publish --dry-run`` shows, for those who decide.
+    audit
+        An audit folder that they should look at.
+    note
+        What else they should know.
+    """
+    from dunnage.model.certificate import load_private_key
+
+    load_private_key(sign)
+    with _opened(ledger, data.policy, again=True) as book:
+        run = rehearse(data, ledger=book)
+        if (clearance := _clearance(data, book, house, exception, None)) is not None:
+            clearance.require()
+        content = to_text(run.to_dict()).encode()
+        facts = {
+            "policy_text": data.policy.digest(),
+            "preview": hashlib.sha256(content).hexdigest(),
+            "audit": None if audit is None else audit_digest(audit),
+            "exception": exception,
+            "note": note,
+        }
+        entry = book.propose(run.promise, data.purpose, key=sign, facts=facts)
+    if preview is not None:
+        with new_file(preview, private=True) as stream:
+            stream.write(content)
+    return Proposed(entry.id, entry.dataset, run, facts)
+
+
+def audit_digest(folder: str | os.PathLike[str]) -> str:
+    """Return the digest of an audit, by which a proposal names it."""
+    try:
+        return hashlib.sha256((Path(folder) / "audit.json").read_bytes()).hexdigest()
+    except OSError as error:
+        raise ParameterError(f"{folder} is not an audit: {error.strerror}. Give the folder of dunnage audit.") from None
 
 
 def predicted(
@@ -610,19 +797,23 @@ def rehearse(
 
 @contextlib.contextmanager
 def _opened(
-    ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, again: bool, note: str = ""
+    ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, again: bool, **options: Any
 ) -> Iterator[Ledger]:
+    given = {name: value for name, value in options.items() if value}
     if isinstance(ledger, Ledger):
-        before, before_note = ledger.again, ledger.note
-        ledger.again, ledger.note = ledger.again or again, note or ledger.note
+        given |= {"again": True} if again else {}
+        before = {name: getattr(ledger, name) for name in given}
+        for name, value in given.items():
+            setattr(ledger, name, Path(value) if name == "anchor" else value)
         try:
             yield ledger
         finally:
-            ledger.again, ledger.note = before, before_note
+            for name, value in before.items():
+                setattr(ledger, name, value)
         return
     if ledger is None:
         if policy.path is None:
             raise ParameterError("a policy without a file has no default ledger. Pass ledger= (a path or a Ledger).")
         ledger = policy.path.parent / LEDGER_FILE
-    with Ledger(ledger, again=again, note=note) as book:
+    with Ledger(ledger, again=again, **given) as book:
         yield book

@@ -31,7 +31,7 @@ from dunnage.mechanisms.counts import (
     true_counts,
 )
 from dunnage.mechanisms.fitted_counts import FittedCounts
-from dunnage.model.certificate import ExpectedError, LevelError
+from dunnage.model.certificate import GOOD_ERROR, ExpectedError, LevelError
 from dunnage.model.domains import Windows
 from dunnage.model.policy import Policy
 from dunnage.model.trips import END_COLUMNS, SLOT_COLUMNS, Level, Universe
@@ -74,7 +74,7 @@ class Remedy(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Usefulness:
-    """The predicted error of a table of counts and, if it is noise, what would help."""
+    """The predicted error of a table of counts and, if it is noise or rough, what would help."""
 
     expected: ExpectedError
     remedies: tuple[Remedy, ...] = ()
@@ -83,6 +83,10 @@ class Usefulness:
     @property
     def is_noise(self) -> bool:
         return self.expected.is_noise
+
+    @property
+    def changes(self) -> list[str]:
+        return [f"- {remedy.change}: {level_words(remedy.level)}" for remedy in self.remedies]
 
     @property
     def message(self) -> str:
@@ -97,8 +101,7 @@ class Usefulness:
         if useful := [item for item in coarser if item.verdict == "good"]:
             lines.append(f"Only sums of these counts would be useful: {'; '.join(map(level_words, useful))}.")
         if self.remedies:
-            lines.append("Any one of these lines makes the counts useful:")
-            lines += [f"- {remedy.change}: {level_words(remedy.level)}" for remedy in self.remedies]
+            lines += ["Any one of these lines makes the counts useful:", *self.changes]
         else:
             lines.append(
                 f"Zones, longer windows, {LONGER[-1]} times as many trips and epsilon {EPSILONS[-1]} times as large do "
@@ -131,7 +134,7 @@ def predict_usefulness(
     *,
     period: str | None = None,
     helpful: bool = True,  # whether to look for what would help if the counts are noise
-    bounds: bool = False,  # whether to try other bounds on the trips of a rider, if the number of riders is expected
+    bounds: bool = False,  # whether to try other bounds on the trips of a rider too, and what makes rough counts good
     progress: Progress | None = None,
 ) -> Usefulness | None:
     """Predict the error of a table of counts; None if the policy does not say how many trips to expect."""
@@ -146,10 +149,12 @@ def predict_usefulness(
     if bounds and policy.schema.contribution is not None and policy.expect.riders is not None:
         tell("trying bounds on the trips of a rider")
         tried = tuple(_tried_bounds(trial, part))
-    if not expected.is_noise or not helpful:
+    # Rough counts are released without a word, so what would make them good is looked for only where somebody reads it.
+    if not helpful or expected.levels[0].verdict == "good" or not (expected.is_noise or bounds):
         return Usefulness(expected=expected, bounds=tried)
     tell("looking for a policy with useful counts")
-    return Usefulness(expected=expected, remedies=tuple(_remedies(trial, part)), bounds=tried)
+    largest = REMEDY_ERROR if expected.is_noise else GOOD_ERROR
+    return Usefulness(expected=expected, remedies=tuple(_remedies(trial, part, largest)), bounds=tried)
 
 
 def _tried_bounds(trial: Trial, part: Part) -> Iterator[BoundError]:
@@ -290,8 +295,8 @@ def _with_time(policy: Policy, time: Windows) -> Policy:
 # What would help
 
 
-def _remedies(trial: Trial, part: Part) -> Iterator[Remedy]:
-    """Yield the smallest change of each kind that makes counts useful or, if none does, of several together."""
+def _remedies(trial: Trial, part: Part, largest: float) -> Iterator[Remedy]:
+    """Yield the smallest change of each kind after which errors are small or, if none does, of several together."""
     parts = {1: part}  # generated once for each number of trips
 
     def remedy(changed: Trial) -> Remedy | None:
@@ -300,10 +305,10 @@ def _remedies(trial: Trial, part: Part) -> Iterator[Remedy]:
             num_trips = changed.policy.expect.trips * changed.longer
             parts[changed.longer] = Part.of(trial.policy, changed.period, num_trips)
         try:
-            released = parts[changed.longer].errors(changed, largest=REMEDY_ERROR)[0]
+            released = parts[changed.longer].errors(changed, largest=largest)[0]
         except ParameterError:  # the mechanism refuses such a table
             return None
-        return Remedy(changed.change, released) if released.error <= REMEDY_ERROR else None
+        return Remedy(changed.change, released) if released.error <= largest else None
 
     none = True
     for changes in (_zones, _windows, _methods, _longer, _epsilons_and_methods):

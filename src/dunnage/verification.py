@@ -80,6 +80,7 @@ from dunnage.release import (
     read_tables,
 )
 from dunnage.release.kinds import COUNTS, ESTIMATES, ROWS, kind_of, require, same
+from dunnage.release.kinds.estimates import OTHER
 from dunnage.release.kinds.rows import NOT_CHECKED
 from dunnage.tables.parquet import is_gapless
 from dunnage.text import several
@@ -559,6 +560,7 @@ class Rebuilt(NamedTuple):
             combine=str(stated.mechanism["combine"]),
             rules={item.rule for items in stated.estimates.combined.values() for item in items.values()},
             verdicts=self.verdicts(),
+            senders=stated.estimates.senders,
         )
         return due.voided(stated.why or "") if stated.basis is Basis.VOID else due
 
@@ -746,7 +748,7 @@ def _check_paths(name: str, mechanism: LocalTrajectory, counts: Mapping[str, int
         shares.append(_check_line(line, {"quantity": "share", "purpose": name, "path": path}, 0.0, 1.0))
         paths.append(str(path))
     if counts["listed"] < counts["paths"]:
-        require(paths.pop() == promises.OTHER, f"data: the last line of {name} is not that of all other paths")
+        require(paths.pop() == OTHER, f"data: the last line of {name} is not that of all other paths")
     require(len(set(paths)) == len(paths), f"data: a path of {name} is listed twice")
     sound = all(promises.path_index(mechanism, path) is not None for path in paths)
     require(sound, f"data: a path of {name} is not on the grid")

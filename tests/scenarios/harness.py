@@ -285,6 +285,7 @@ def normal(text: str, here: Here, known: str) -> str:
     text = TIME.sub(lambda found: "<time>" if found[0][:10] in near else found[0], text)
     text = DAY.sub(lambda found: "<today>" if found[0] in near else found[0], text)
     text = SECONDS.sub(r"\1<seconds>", text)
+    text = re.sub(r'"machine":"[^"]*"', '"machine":"<machine>"', text)  # where a run wrote
     text = re.sub(r"^! WARNING: compiling .*\n", "", text, flags=re.M)  # only where nothing was compiled before
     text = re.sub(
         r"(Seconds +)[\d.]+|\b(in )[\d.]+(?= s(?:econds)?\b)|(seconds=)[\d.e-]+",

@@ -116,6 +116,8 @@ def test_a_ledger_goes_on(old: Path) -> None:
 
     before = spends()
     assert run_main("publish", "parcels.csv", "--policy", "partition.toml", "-o", "now")[0] == 2
+    assert run_main("publish", "parcels.csv", "--policy", "partition.toml", "-o", "now", "--again")[0] == 2
+    fine("ledger upgrade dunnage-ledger.sqlite")
     fine("publish parcels.csv --policy partition.toml -o now --again")
     assert spends() == before + 1
     fine("budget set dunnage-ledger.sqlite --dataset other --epsilon 3 --neighbours add-remove --note more")

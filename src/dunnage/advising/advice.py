@@ -347,7 +347,7 @@ def ranking(points: Sequence[Point], limit: Limit) -> list[Ranked]:
     classes: dict[tuple[int, bool], list[Point]] = {}
     for point in points:
         if point.basis != "void" and not point.useless:
-            group = 2 * point.mended + ((point.weak or point.vague) and limit.max_risk is None)
+            group = 2 * (point.mended or point.late) + ((point.weak or point.vague) and limit.max_risk is None)
             classes.setdefault((group, point.basis != "proved"), []).append(point)
     first, second = (attrgetter(name) for name in (("cost", "risk") if limit.max_cost is None else ("risk", "cost")))
     return [
@@ -370,8 +370,8 @@ def _in_order(points: Sequence[Point], measure: Callable[[Point], Measure]) -> I
 
 def _excess(point: Point, limit: Limit) -> float:
     pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
-    # A risk that nobody knows keeps to no limit, also where only the cost has one.
-    return point.vague + sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
+    # A risk that nobody knows keeps to no limit, also where only the cost has one; nor does an overloaded fleet.
+    return point.vague + point.late + sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
 
 
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
@@ -398,7 +398,7 @@ def _recommendation_says(
         return words("useless", limit=request, help=goal.help(subject, points), **facts)
     overloaded = point.figures.get(frontier.OVERLOADED, 0.0)
     more = words("overloaded", share=large_percent(overloaded)) if overloaded > 0 else ""
-    more += words("waits", **point.figures) if "wait_seconds" in point.figures else ""
+    more += words("late" if point.late else "waits", **point.figures) if "wait_seconds" in point.figures else ""
     more += words("of a sample") if point.measured_on == frontier.SAMPLE else ""
     facts = {"name": point.name, "guarantee": point.guarantee, "basis": point.basis, "unit": goal.cost_unit}
     facts |= {"cost": with_ends(point.cost), "risk_name": goal.risk_name, "risk": with_ends(point.risk)}
@@ -447,6 +447,8 @@ def _measured_says(subject: Subject, points: Sequence[Point]) -> list[str]:
     if repaired := [point for point in points if point.mended]:
         named = _points(repaired, "is not recommended and does", "are not recommended and do")
         says.append(words("mended", points=named, share=large_percent(frontier.MAX_OVERLOADED)))
+    if late := [point for point in points if point.late]:
+        says.append(words("late points", points=_points(late, "has", "have")))
     if unproven := [point for point in points if point.figures.get(frontier.PROVEN, 1.0) < 1]:
         says.append(words("unproven", points=_points(unproven, "was", "were")))
     nums = sorted({point.draws for point in points})

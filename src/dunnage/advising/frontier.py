@@ -44,6 +44,7 @@ SHARES = frozenset(
 """Figures that are shares; errors relative to the truth ("error of ...") are shares too."""
 MAX_OVERLOADED = 0.1
 """A plan that overloads more of its trucks is not recommended: its owner must plan again, with the true weights."""
+MAX_LATE = 1.5  # times the wait that a fleet is sized for
 WEAK_RISK = 0.9  # A point with a larger risk protects hardly anybody: only a limit on the risk can allow it
 VAGUE = 0.8
 """Width of an interval, in whole figures or in the figure itself, from which on it says nothing: 0 % to 100 %."""
@@ -130,6 +131,11 @@ class Point(Model):
     def mended(self) -> bool:
         """Whether its plan overloaded many trucks, so that the repair is a new plan, with the true weights."""
         return self.figures.get(OVERLOADED, 0.0) > MAX_OVERLOADED
+
+    @property
+    def late(self) -> bool:
+        """Whether its fleet is overloaded: queues then grow all day, and the wait cannot be predicted."""
+        return self.figures.get("wait_seconds", 0.0) > MAX_LATE * self.figures.get("wait_target_seconds", math.inf)
 
     @property
     def weak(self) -> bool:
@@ -304,6 +310,7 @@ _FLAWS = {
     "weak": f"the attacker is right more than {percent(WEAK_RISK)} of the time (unless --max-risk allows it)",
     "vague": "nobody knows how often the attacker is right",
     "mended": f"more than {percent(MAX_OVERLOADED)} of the trucks are overloaded before repair",
+    "late": "its fleet is overloaded, and how long riders wait cannot be predicted",
     "useless": "it is no better than publishing nothing",
 }
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
@@ -317,11 +324,11 @@ _COLUMNS = (
 def beats(other: Point, point: Point) -> bool:
     """Whether a point has no more cost and no more risk than another, and less of one of the two."""
     # The upper ends of its intervals are no higher either: it keeps to every limit that the other keeps to. Points that
-    # were measured on different data cannot be compared. A plan that needs many repairs beats no plan that fits, a risk
-    # that is hardly known none that is, and a claimed guarantee no proved one.
+    # were measured on different data cannot be compared. A plan that needs many repairs and a fleet that is overloaded
+    # beat none that is fine, a risk that is hardly known none that is known, and a claimed guarantee no proved one.
     if other.measured_on != point.measured_on or _BASES.get(other.basis, 2) > _BASES.get(point.basis, 2):
         return False
-    if (other.mended and not point.mended) or (other.vague and not point.vague):
+    if any(getattr(other, flaw) and not getattr(point, flaw) for flaw in ("mended", "late", "vague")):
         return False
     pairs = ((point.cost, other.cost), (point.risk, other.risk))
     less = [worse.value - better.value for worse, better in pairs]

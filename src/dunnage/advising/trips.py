@@ -17,6 +17,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +137,7 @@ class TripSubject(Subject):
     part: Slice
     place: City | None = None  # the city with the distances for generated trips, if there is one
     size: int  # number of generated trips on all dates, for the whole service day
+    workload: tuple[str, ...] = ()  # what people will look up, if the policy says so; otherwise single counts
     says: tuple[str, ...] = ()  # about what was measured
 
     @property
@@ -162,6 +164,14 @@ def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int 
     expected = policy.expect.trips  # the owner's own estimate, so nothing is counted in the data
     size = num if request.on == DATA else request.size or expected or round_to_one_digit(num)
     part = Slice.of(policy, size, period=request.period, limit=limit)
+    written = request.base.document.get("mechanism")
+    wanted = written if isinstance(written, Mapping) else {}
+    workload = tuple[str, ...]()
+    if wanted.get("name") == FittedCounts.name or "workload" in wanted:
+        asked = {name: wanted[name] for name in ("workload",) if name in wanted}
+        fitted = request.base.policy({**_PLACEHOLDER, "name": FittedCounts.name, **asked})
+        promise_of(fitted)  # refuses what there is not, such as zones
+        workload = FittedCounts(epsilon=exact(1), **asked).questions(fitted.schema)
     kind = "requested" if request.size is not None else "rounded" if expected is None else "expected"
     number = "" if request.on == DATA else words(f"size {kind}", size=size)
     return TripSubject(
@@ -172,6 +182,7 @@ def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int 
         part=part,
         place=place,
         size=size,
+        workload=workload,
         says=tuple(line for line in (number, part.says) if line),
         private_says=() if (line := bound_preview(data)) is None else (words("bounds", line=line),),
     )
@@ -199,7 +210,8 @@ def _candidates(subject: TripSubject, policy: Policy) -> Iterator[Candidate]:
             parameters: Table = {"epsilon": epsilon, "features": features, "budget_shares": share}
             yield Candidate.of(ConstrainedCounts, f"{features} {share} epsilon={epsilon:g}", parameters)
     for epsilon in epsilons:
-        yield Candidate.of(FittedCounts, f"epsilon={epsilon:g}", {"epsilon": epsilon})
+        asked: Table = {"workload": list(subject.workload)} if subject.workload else {}
+        yield Candidate.of(FittedCounts, f"epsilon={epsilon:g}", {"epsilon": epsilon, **asked})
     features = HierarchicalCounts.richest_features(policy.schema.city)
     for epsilon in () if quick else epsilons:
         parameters = {"epsilon": epsilon, "features": features}
@@ -261,9 +273,14 @@ def measure_counts(subject: TripSubject, candidate: Candidate) -> Draw:
     release, truth = release_in_memory(data, Noise()).release, true_counts(data)
     if not truth.num_trips:
         raise Refusal("the measured hours have no trips. Give --size, or other data.")
-    errors = count_errors(release, truth)
+    asked: Mapping[str, tuple[str, ...]] = {}
+    if subject.workload:
+        asked = FittedCounts(epsilon=exact(1), workload=subject.workload).levels(data.schema)
+    errors = count_errors(release, truth, asked)
+    cells = errors.pop("counts")
+    errors |= {"single counts": cells} if asked else {}
     return Draw(
-        cost=errors.pop("counts"),
+        cost=fmean(errors[name] for name in asked) if asked else cells,
         risk=membership_guess(candidate.epsilon),
         cost_step=1 / truth.num_trips,
         min_cost=0.0,
@@ -272,7 +289,9 @@ def measure_counts(subject: TripSubject, candidate: Candidate) -> Draw:
     )
 
 
-def count_errors(release: Release, truth: Counted) -> dict[str, float]:
+def count_errors(
+    release: Release, truth: Counted, more: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+) -> dict[str, float]:
     """Return the mean absolute errors of counts and of some sums, each relative to its mean."""
     cells, counts = release.counted()
     both = np.union1d(cells, truth.cells)
@@ -281,15 +300,17 @@ def count_errors(release: Release, truth: Counted) -> dict[str, float]:
     differences[np.searchsorted(both, truth.cells)] -= truth.counts
     total, places = truth.num_trips, truth.universe.split(both)
     errors = {"counts": float(np.abs(differences).sum()) / total, "the total": abs(int(differences.sum())) / total}
-    for name, columns in _SUMS.items():
+    for name, columns in {**_SUMS, **more}.items():
         if set(columns) <= set(truth.universe.columns):
-            sums = Feature.of(truth.universe, columns).sums(*places, differences)
+            sums = Feature.of(truth.universe, columns).listed_sums(*places, differences)
             errors[name] = float(np.abs(sums).sum()) / total
     return errors
 
 
 def counts_reference(subject: TripSubject) -> Reference:
-    return _reference(subject, "true counts; publishing nothing has an error of 100 %", words("counts"))
+    names = ", ".join(subject.workload)
+    cost = words("workload", names=names) if names else words("counts")
+    return _reference(subject, "true counts; publishing nothing has an error of 100 %", cost)
 
 
 # The goal shuttles

@@ -50,8 +50,8 @@ from dunnage.tables.reader import data_files, parquet_files
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 METHODS = {
     LocalNumeric.name: ("hybrid", "piecewise", "duchi", "laplace"),
-    LocalLocation.name: ("auto", "randomised-response", "symmetric-unary", "hadamard"),
-    LocalTrajectory.name: ("auto", "hadamard"),
+    LocalLocation.name: ("best", "randomised-response", "subset-selection", "projective"),
+    LocalTrajectory.name: ("best", "projective"),
 }
 MAX_LEVELS_FEWER = 2
 MAX_VEHICLES = 1_000_000

@@ -35,7 +35,6 @@ from dunnage.collecting import batch
 from dunnage.collecting.batch import find_inputs
 from dunnage.collecting.estimate import MAX_SHARES, planar_matrix, walsh_hadamard
 from dunnage.collecting.files import Log, Readings, RowFile, Rows, Window, most_steps, read_days
-from dunnage.collecting.promises import OTHER, OUTSIDE
 from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
 from dunnage.devices.client import TaskLosses, check_task, mechanism_of
 from dunnage.devices.numbers import (
@@ -51,12 +50,15 @@ from dunnage.devices.numbers import (
 )
 from dunnage.devices.paths import Independent, LocalTrajectory, PlaceByPlace
 from dunnage.devices.places import (
+    Design,
     HadamardResponse,
     InClear,
     LocalLocation,
     OptimisedUnary,
     Planar,
+    ProjectiveResponse,
     RandomisedResponse,
+    SubsetSelection,
     SymmetricUnary,
 )
 from dunnage.devices.report import day_text
@@ -67,6 +69,7 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release import Release
 from dunnage.release.kinds import floats
+from dunnage.release.kinds.estimates import OTHER, OUTSIDE
 from dunnage.tables.reader import FIRST_ROW
 from dunnage.text import number_text, percent
 from dunnage.verification import check_estimate_columns, check_estimate_lines
@@ -744,7 +747,7 @@ def at_risk(truth: EstimatesTruth) -> tuple[list[VehicleAtRisk], str]:
 # unary encoding              numbers are binomial and independent of each other: closed form, also with a prior
 # randomised response         numbers are multinomial: closed form by generating functions for places that are alike
 # any law, few outcomes       all multisets of symbols are enumerated
-# Hadamard response, others   simulated, with an interval
+# all others                  simulated, with an interval
 #
 # Closed forms have sums of positive terms only, so that nothing cancels in floating point.
 
@@ -813,6 +816,8 @@ def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Gues
     if isinstance(law, HadamardResponse) and every and law.num_inputs >= 3 * law.num_blocks:
         # Any column agrees with one of the rows 1, 2 and 3 of a block: every symbol speaks for some place.
         return Guess.exactly(2 * law.num_blocks * law.p / law.num_inputs, baseline)
+    if isinstance(law, SubsetSelection) and every:
+        return Guess.exactly(float(1 + law.rarity) * law.p / law.num_inputs, baseline)
     return _simulated_guess(law, num_reports, prior, noise)
 
 
@@ -932,8 +937,9 @@ def _uniforms(noise: Noise, size: int) -> FloatArray:
 def _simulated_guess(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
     """Sample places and their reports, and count how often the place with the highest score is the true one."""
     is_hadamard = isinstance(law, HadamardResponse)  # needs no matrix: one transform scores all places
-    matrix = np.zeros((0, law.num_symbols)) if is_hadamard else channel_matrix(law)
-    width, shares = max(matrix.shape), np.cumsum(matrix, axis=1)
+    evenly = isinstance(law, Design)
+    matrix = np.zeros((0, law.num_counts)) if is_hadamard or evenly else channel_matrix(law)
+    width, shares = max(*matrix.shape, law.num_inputs), np.cumsum(matrix, axis=1)
     with np.errstate(divide="ignore"):
         logs, weights = np.log(prior), np.maximum(np.log(matrix), -1e6)  # the impossible weighs most, but stays finite
 
@@ -946,6 +952,10 @@ def _simulated_guess(law: Any, num_reports: int, prior: FloatArray, noise: Noise
             table = walsh_hadamard(counts.reshape(-1, columns)).reshape(len(true), blocks, columns)
             # Reports of the own block that agree: (all of the block + those that agree - those that do not) / 2.
             return np.asarray(float(law.loss) * (table[:, of_block, 0] + table[:, of_block, of_row + 1]) / 2)
+        if evenly:
+            reports = batch.perturbed(law, np.repeat(true, num_reports), noise)
+            reports = reports.reshape(len(true), num_reports, *reports.shape[1:])
+            return np.asarray(float(law.loss) * _agreeing(law, reports))
         symbols = np.empty((len(true), num_reports), dtype=np.int64)
         for place in np.unique(true).tolist():
             rows, ends = np.flatnonzero(true == place), shares[place]
@@ -965,6 +975,18 @@ def _simulated_guess(law: Any, num_reports: int, prior: FloatArray, noise: Noise
         chosen = _uniforms(noise, len(true)) * tied.sum(axis=1) < 1
         hits += int((tied[np.arange(len(true)), true] & chosen).sum())
     return Guess(hits / num, wilson(hits, num), float(prior.max()))
+
+
+def _agreeing(law: Design, reports: Any) -> IntArray:
+    """Count for each row how many of its reports support each input."""
+    if isinstance(law, ProjectiveResponse):
+        from dunnage.collecting.kernels import count_agreeing
+
+        return np.asarray(count_agreeing(reports, law.num_inputs, *law.geometry))
+    if law.counts_bits:
+        bits = np.unpackbits(reports, axis=2, count=law.num_inputs, bitorder="little")
+        return np.asarray(bits.sum(axis=1, dtype=np.int64))
+    return _counts_by_row(reports, law.num_inputs)
 
 
 def _counts_by_row(symbols: IntArray, num_symbols: int) -> IntArray:
@@ -994,8 +1016,10 @@ def movement(law: Any) -> Movement:
         fresh = max(float(np.abs(rows - row).sum(axis=1).max()) / 2 for row in rows)
         return Movement(fresh, 1 - float((rows @ rows.T).min()))
     p, q, num = law.p, law.q, law.num_inputs
-    if isinstance(law, RandomisedResponse):
-        return Movement(p - q, 1 - (2 * p * q + (num - 2) * q * q))
+    if isinstance(law, Design):
+        both, ratio = float(law.overlap), law.ratio
+        same = both + 2 * (1 - both) * ratio + float(law.rarity - 1 + law.overlap) * ratio**2
+        return Movement(p - q, 1 - p * p * same / law.num_supporting)
     if isinstance(law, HadamardResponse):
         # Inputs of two blocks differ in whole halves; inputs of one block differ in half of each.
         apart, each = law.num_blocks > 1, 2 / law.num_columns

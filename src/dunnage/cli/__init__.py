@@ -25,9 +25,12 @@ from typer import Argument, Option
 import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.auditing import advise, audit, prove
-from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
+from dunnage.cli.devices import DEFAULT_DEVICES, alarms, device_app, estimate
 from dunnage.cli.generate import generate_app
+from dunnage.cli.identity import identity_app
+from dunnage.cli.ledger import approve, budget_app, ledger_app, propose, refuse, sign
 from dunnage.cli.planning import apply, pack, size
+from dunnage.cli.serving import serve
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, InternalError, OutputError, ParameterError
 from dunnage.model.guarantees import Basis
@@ -46,8 +49,16 @@ _LOOP = {
     "audit": "Audit a release: attacks, errors and the cost of privacy.",
     "prove": "Check what each mechanism claims and what it gives away.",
     "estimate": "Estimate means, maps and paths from device reports.",
+    "alarms": "Raise alarms about a fleet from device reports, with few false ones.",
     "device": "Make tasks and reports for devices; seal identity records.",
+    "identity": "Keep identity records that only two people together can open.",
+    "serve": "Run the collector that devices report to.",
     "budget": "Show or set the privacy budget in a ledger.",
+    "propose": "Propose a release for others to approve.",
+    "approve": "Approve a release that somebody else proposed.",
+    "refuse": "Refuse a release that somebody else proposed.",
+    "ledger": "Show, check, move or share a ledger; set who must approve.",
+    "sign": "Sign the limits of your organisation.",
     "demo": "Run all three stories on generated data.",
 }
 
@@ -66,13 +77,6 @@ app = typer.Typer(
     help="Publish transport and logistics data privately, plan on what was published, and see what privacy cost.",
     epilog="Example: dunnage demo -o demo-out",
 )
-budget_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help=_LOOP["budget"],
-    epilog="Example: dunnage budget show dunnage-ledger.sqlite",
-)
-
 _INTERRUPTED, _OUTPUT_CLOSED = 130, 141
 _TRACEBACK = "DUNNAGE_TRACEBACK"
 
@@ -171,11 +175,18 @@ def publish(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Check the data and show promise and cost. Spends nothing, always allowed.")
     ] = False,
-    ledger: Annotated[OptText, Option(help="Ledger file. Default: dunnage-ledger.sqlite beside the policy.")] = None,
+    ledger: shared.LedgerOption = None,
     sign: shared.SignOption = None,
     again: Annotated[
         bool, Option("--again", help="Spend again: same policy, or a second k-anonymous release of the same period.")
     ] = False,
+    resume: Annotated[
+        bool, Option("--resume", help="Finish a run that was stopped, or say that nothing left the machine.")
+    ] = False,
+    known_rows: Annotated[
+        str, Option("--known-rows", help="Why rows that another dataset has published may be spent on here too.")
+    ] = "",
+    anchor: Annotated[OptPath, Option(help="File, best on another disk, that keeps the ledger's head.")] = None,
     allow_noise: Annotated[
         bool, Option("--allow-noise", help="Also publish counts that are hardly better than an empty table.")
     ] = False,
@@ -201,12 +212,11 @@ def publish(
     from dunnage.publishing import clear, mechanism_of, owner_warnings, unplanned_path
     from dunnage.release import describe_release
 
-    if out is not None and not dry_run:
+    if out is not None and not dry_run and not resume:
         for line in stopped_runs(Path(os.path.abspath(out)).parent):
             print_text(f"WARNING: {line}", err=True)
         check_output(out, force=force)
-    if ledger is not None and ":memory:" in ledger:
-        raise ParameterError("a ledger in memory forgets what you spent. Name a file with --ledger.")
+    shared.check_ledger(ledger)
     rules = dn.Policy.read(policy)
     mechanism_of(rules)  # fail before the data are read
     limits = shared.house_of(house, policy.parent, exception)
@@ -243,6 +253,9 @@ def publish(
             house=limits,
             exception=exception,
             allow_noise=allow_noise,
+            resume=resume,
+            known_rows=known_rows,
+            anchor=anchor,
             progress=tell,
             warn=warn,
         )
@@ -331,59 +344,11 @@ def verify(
         raise typer.Exit(1)
 
 
-@budget_app.command("show")
-def budget_show(
-    ledger: Annotated[str, Argument(help="Ledger file.")],
-    dataset: Annotated[OptText, Option(help="Show this dataset only.")] = None,
-    as_json: shared.JsonFlag = False,
-) -> None:
-    """Show budgets, what was spent and what is left.
-
-    Example: dunnage budget show dunnage-ledger.sqlite
-    """
-    from dunnage.ledger import location
-    from dunnage.publication import stopped_runs
-
-    with dn.Ledger.open_existing(ledger) as book:
-        for line in stopped_runs(file.parent) if (file := location(ledger)) is not None else ():
-            print_text(f"WARNING: {line}", err=True)
-        if dataset is None:
-            print_result(book.to_dict(), book.summary(), as_json)
-            return
-        if dataset not in book.datasets():
-            names = ", ".join(book.datasets()) or "none"
-            raise ParameterError(f"the ledger has no dataset {dataset!r}. It has: {names}.")
-        statement = book.statement(dataset)
-        print_result(statement.to_dict(), statement.summary(), as_json)
-
-
-@budget_app.command("set")
-def budget_set(
-    ledger: Annotated[str, Argument(help="Ledger file.")],
-    dataset: Annotated[str, Option(help="Name of the dataset, as in the policy.")],
-    epsilon: Annotated[str, Option(help="Maximum epsilon over all releases together.")],
-    neighbours: Annotated[str, Option(help="Which neighbours the budget is for: add-remove | replace-one.")],
-    note: Annotated[str, Option(help="Why you set it; the ledger keeps the note.")],
-    delta: Annotated[str, Option(help="Maximum delta over all releases together.")] = "0",
-    accounting: Annotated[str, Option(help="sum | concentrated (for many small releases; needs a delta).")] = "sum",
-    as_json: shared.JsonFlag = False,
-) -> None:
-    """Set or change the budget of a dataset. The ledger keeps your note with it.
-
-    Example: dunnage budget set L.sqlite --dataset rides --epsilon 2 --neighbours add-remove --note "board, 3 May"
-    """
-    from dunnage.exact import exact
-
-    terms: dict[str, Any] = {"neighbours": neighbours, "accounting": accounting}  # a budget checks its terms itself
-    budget = dn.Budget(epsilon=exact(epsilon, what="epsilon"), delta=exact(delta, what="delta"), **terms)
-    with dn.Ledger(ledger) as book:
-        statement = book.set_budget(dataset, budget, note=note)
-        print_result(statement.to_dict(), statement.summary(), as_json)
-
-
-for _command in (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, demo):
+_COMMANDS = (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, alarms, serve, demo)
+for _command in (*_COMMANDS, propose, approve, refuse, sign):
     app.command(short_help=_LOOP[_command.__name__])(_command)
-for _name, _group in (("generate", generate_app), ("device", device_app), ("budget", budget_app)):
+_GROUPS = {"generate": generate_app, "device": device_app, "identity": identity_app}
+for _name, _group in {**_GROUPS, "budget": budget_app, "ledger": ledger_app}.items():
     app.add_typer(_group, name=_name, short_help=_LOOP[_name])
 
 

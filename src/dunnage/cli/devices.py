@@ -44,6 +44,9 @@ FirstDay = Annotated[
     Option("--from", help="First day to report, such as 2026-10-14. Default: that of the task, if it has days."),
 ]
 LastDay = Annotated[OptText, Option("--to", help="Last day to report.")]
+WalletOption = Annotated[
+    OptPath, Option(help="Tokens of the vehicle, if the collector takes reports without a sender; private.")
+]
 KeysOption = Annotated[Path, Option("--keys", help="Key ring file that dunnage device keys wrote.")]
 AliasColumn = Annotated[str, Option(help="Column with the alias of the vehicle. It stays readable.")]
 
@@ -117,6 +120,7 @@ def device_perturb(
     received: Annotated[
         OptPath, Option(help="Reports that the collector has of this vehicle: finds an older copy of the allowance.")
     ] = None,
+    wallet: WalletOption = None,
     vehicle_column: VehicleColumn = None,
     time_column: TimeColumn = None,
     place_columns: PlaceColumns = None,
@@ -151,6 +155,7 @@ def device_perturb(
             cap=cap,
             counter=counter,
             received=received,
+            wallet=wallet,
             columns=_columns(agreed, vehicle_column, time_column, place_columns),
             max_age=max_age,
             force=force,
@@ -158,6 +163,41 @@ def device_perturb(
     for line in done.warnings:
         print_text(f"WARNING: {data}: {line}", err=True)
     print_result({"out": str(out), **done.to_dict()}, f"{done.summary()}\nWritten   {out}", as_json)
+
+
+@device_app.command("send")
+def device_send(
+    collector: Annotated[str, Argument(help="Address of the collector, such as https://collector.example.org.")],
+    task: TaskOption,
+    allowance: Annotated[Path, Option(help="Allowance file of the vehicle; private.")],
+    code: Annotated[
+        OptText, Option(help="One-time code to enrol with. The token is then kept beside the file.")
+    ] = None,
+    wallet: WalletOption = None,
+    as_json: shared.JsonFlag = False,
+) -> None:
+    """Send the reports that an allowance holds to a collector. Nothing is spent; sending again is free.
+
+    It tries for some minutes. The exit code is 1 if reports are left to send. With --wallet it first fetches the tokens
+    of today and tomorrow, which device perturb --wallet needs, and then sends reports without a name.
+
+    Example: dunnage device send https://collector.example.org --task task.json --allowance truck.own
+    """
+    from dunnage.collecting.files import read_task_file
+    from dunnage.devices.sending import Collector, send_stored
+    from dunnage.devices.tokens import Wallet
+
+    agreed = read_task_file(task)
+    with progress() as tell, dn.Allowance.open(allowance, agreed) as account:
+        tell("sending")
+        tokens = None if wallet is None else Wallet(wallet, agreed)
+        done = send_stored(account, Collector(collector, agreed), code=code, wallet=tokens)
+    lines = [f"Sent      {done.num_sent} reports are stored now; the collector had {done.num_known} before"]
+    lines += [f"Refused   {num} as {kind}" for kind, num in sorted(done.refused.items())]
+    lines += [f"Waiting   {done.num_waiting} reports could not be sent. Try again later"] if done.num_waiting else []
+    print_result(done.to_dict(), "\n".join(lines), as_json)
+    if done.num_waiting:
+        raise typer.Exit(1)
 
 
 @device_app.command("simulate", short_help="Make the reports of every vehicle in a file.")
@@ -233,6 +273,16 @@ def estimate(
     received: Annotated[
         OptText, Option(help="When the reports came in (or: now). Leaves out those of slots that were not due then.")
     ] = None,
+    robust: Annotated[
+        bool,
+        Option(
+            "--robust",
+            help="Also test whether honest devices sent the reports of maps, and weigh unlikely ones down.",
+        ),
+    ] = False,
+    by: Annotated[
+        OptText, Option(help="Also estimate by day | hour | tier | file, into a CSV file beside the release.")
+    ] = None,
     sign: shared.SignOption = None,
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
@@ -242,8 +292,10 @@ def estimate(
     Example: dunnage estimate reports.jsonl --task task.json -o estimates
     """
     from dunnage.collecting.estimate import write_estimates
-    from dunnage.collecting.files import read_clock, read_task_file
+    from dunnage.collecting.files import read_clock, read_days, read_task_file, report_sources
+    from dunnage.collecting.forged import bits_warnings, robust_maps
     from dunnage.collecting.precision import Precision, more_lines, needs_of_release
+    from dunnage.collecting.views import BY, view
     from dunnage.folders import check_new_folder
     from dunnage.model.certificate import load_private_key
     from dunnage.release import CERTIFICATE_FILE, describe_release
@@ -251,31 +303,49 @@ def estimate(
     from dunnage.showing.text import headlines
 
     check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
-    page, cells = (out.resolve().with_name(f"{out.resolve().name}.{end}") for end in ("html", "geojson"))
-    if not force and (taken := next((path for path in (page, cells) if os.path.lexists(path)), None)) is not None:
+    if by is not None and by not in BY:
+        raise ParameterError(f"--by takes {', '.join(BY)}. Got {by}.")
+    if engine == "spark" and (robust or by):
+        raise ParameterError("--by and --robust read the files here. Leave --engine out.")
+    endings = ("html", "geojson", *([] if by is None else [f"by-{by}.csv"]))
+    page, cells, *table = beside = [out.resolve().with_name(f"{out.resolve().name}.{end}") for end in endings]
+    if not force and (taken := next((path for path in beside if os.path.lexists(path)), None)) is not None:
         raise OutputError.taken(taken)
     if sign is not None:
         load_private_key(sign)  # fail before the reports are read, which may take long
     agreed, wanted = read_task_file(task), Precision.read(precision)
     wanted.check(agreed)
+    if (robust or by) and any(path.suffix == ".json" for path in reports):
+        raise ParameterError("--robust and --by look at single reports, and tallies have none. Give report files.")
     with progress() as tell:
         came = None if received is None else read_clock(received)
-        span = shared.days_of(first, last)
-        collected = dn.collect(reports, agreed, days=span, received=came, engine=engine, progress=tell)
+        stated = shared.days_of(first, last)
+        collected = dn.collect(reports, agreed, days=stated, received=came, engine=engine, progress=tell)
         for line in collected.lines():
             print_text(f"WARNING: left out: {line}", err=True)
         for warning in collected.warnings:
             print_text(f"WARNING: {warning}", err=True)
+        level = nearest_float(share(confidence, what="confidence"))
+        for text in bits_warnings(agreed, collected.tallies):
+            print_text(f"WARNING: {text}", err=True)
+        sources = report_sources(reports) if robust or by else []
+        span = None if first is None and last is None else read_days(shared.days_of(first, last), agreed)
+        maps = robust_maps(agreed, sources, days=span, received=came, confidence=level) if robust else {}
         tell("estimating")
         release = dn.estimate(
             collected.tallies,
             agreed,
-            confidence=nearest_float(share(confidence, what="confidence")),
+            confidence=level,
             combine=combine,
             allow_noise=allow_noise,
             left_out=collected.left_out,
         )
         write_estimates(release, out, sign=sign, force=force)
+        shown = None
+        if by is not None:
+            tell(f"estimating by {by}")
+            shown = view(agreed, sources, by, days=span, received=came, confidence=level, combine=combine)
+            table[0].write_text(shown.to_csv(), encoding="utf-8")
         tell("drawing the page")
         page.write_text(estimates_page(dn.Release.read(out)), encoding="utf-8")
         if has_maps(release):
@@ -285,10 +355,56 @@ def estimate(
     lines.append(f"Page      {page.name} beside it" + (f"; {cells.name}" if has_maps(release) else ""))
     lines.append(f"Reports   {collected.num_reports:,} counted")
     lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate)]
+    if shown is not None:
+        lines.append(f"By {by:<6} {table[0].name} beside it: {shown.num_groups} groups")
+        lines += [f"          {text}" for text in shown.sentences()]
+    lines += [f"Forged    {text}" for made in maps.values() for text in made.lines()]
     lines += [*_rows_text(release), *(f"Precision {text}" for text in more_lines(needs, agreed, collected.num_days))]
     result = {"release": str(out), **collected.to_dict(), **describe_release(release)}
     result |= {"cautions": list(cautions), "precision": [need.to_dict() for need in needs]}
+    result |= {} if shown is None else {"by": {"file": str(table[0]), "groups": shown.num_groups, "noise": shown.noise}}
+    result |= {"robust": {name: made.to_dict() for name, made in maps.items()}} if robust else {}
     print_result(result, "\n".join(lines), as_json)
+
+
+def alarms(
+    reports: Annotated[list[Path], Argument(help="Report files (.jsonl or .bin), of one day or several.")],
+    task: TaskOption,
+    when: Annotated[list[str], Option(help="Rule, such as: share of temperature above 8 > 5%. May be given again.")],
+    sure: Annotated[str, Option(help="How sure: 1 minus the chance of any false alarm in all looks.")] = "99%",
+    looks: Annotated[int, Option(min=1, help="Number of days that will be looked at in all, such as a year.")] = 365,
+    first: FirstDay = None,
+    last: LastDay = None,
+    received: Annotated[
+        OptText, Option(help="When the reports came in (or: now). Leaves out those of slots that were not due then.")
+    ] = None,
+    as_json: shared.JsonFlag = False,
+) -> None:
+    """Look at each day of the reports, and raise an alarm where a figure of the fleet is surely beyond its limit.
+
+    Rules: mean of speed > 80 | share of temperature above 8 > 5% | readings of speed < 90% | cell 17 of places > 5%
+
+    Example: dunnage alarms reports.jsonl --task task.json --when "share of temperature above 8 > 5%"
+    """
+    from dunnage.collecting.alarms import look_at
+    from dunnage.collecting.files import read_clock, read_days, read_task_file, report_sources
+
+    agreed, stated = read_task_file(task), shared.days_of(first, last)
+    if any(path.suffix == ".json" for path in reports):
+        raise ParameterError("alarms look at days, and tallies have none. Give report files.")
+    with progress() as tell:
+        tell("reading")
+        done = look_at(
+            agreed,
+            report_sources(reports),
+            when,
+            sure=nearest_float(share(sure, what="sure")),
+            num_looks=looks,
+            days=None if stated is None else read_days(stated, agreed),
+            received=None if received is None else read_clock(received),
+        )
+    lines = [f"{'ALARM' if look.alarm else 'quiet':<9} {look.sentence()}" for look in done.looks]
+    print_result(done.to_dict(), "\n".join([*lines, f"Promises  {done.promise()}"]), as_json)
 
 
 def _rows_text(release: Release) -> list[str]:

@@ -43,6 +43,9 @@ ExceptionOption = Annotated[
 EngineOption = Annotated[
     OptText, Option(help="Where rows live: memory | files (any size) | spark (Parquet files). Default: memory.")
 ]
+LedgerOption = Annotated[
+    OptText, Option(help="Ledger: a file or postgresql://... Default: dunnage-ledger.sqlite beside the policy.")
+]
 SignOption = Annotated[OptPath, Option(help="Ed25519 private key (PEM) to sign with.")]
 SeedOption = Annotated[OptInt, Option(min=0, help="Random seed; the same seed gives the same result.")]
 
@@ -56,6 +59,11 @@ def print_text(text: str, *, err: bool = False) -> None:
 
 def print_result(result: Mapping[str, object], text: str, as_json: bool) -> None:
     print_text(json.dumps(result, indent=2) if as_json else text)
+
+
+def check_ledger(ledger: str | None) -> None:
+    if ledger is not None and ":memory:" in ledger:
+        raise ParameterError("a ledger in memory forgets what you spent. Name a file with --ledger.")
 
 
 def received(folder: Path, verb: str = "") -> Release:

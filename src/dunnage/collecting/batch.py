@@ -32,13 +32,15 @@ from dunnage.devices.places import (
     LocalLocation,
     OptimisedUnary,
     Planar,
+    ProjectiveResponse,
     RandomisedResponse,
+    SubsetSelection,
 )
 from dunnage.devices.subjects import Grid, Tier
 from dunnage.errors import ParameterError
 from dunnage.exact import nearest_float
 from dunnage.noise import arrays as noise_arrays
-from dunnage.noise.source import Noise, exp_interval, ratio_interval
+from dunnage.noise.source import Noise, ceil_divide, exp_interval, ratio_interval
 
 MAX_DIMENSIONS = 62  # Numbers in a joint report: their signs are one word
 
@@ -75,6 +77,30 @@ def hadamard(noise: Noise, indices: IntArray, num_blocks: int, num_columns: int,
     halves = randomised_response(noise, own, 2 * num_blocks, epsilon)
     columns = noise_arrays.below(noise, num_columns, indices.size)
     return np.asarray(hadamard_symbols(indices, halves, columns, num_blocks, num_columns))
+
+
+def subsets(noise: Noise, indices: IntArray, law: SubsetSelection) -> Packed:
+    from dunnage.collecting.kernels import place_subsets
+
+    num, size = law.num_inputs, law.size
+    inside = noise_arrays.bernoulli_odds(noise, size, num - size, law.epsilon, indices.size)
+    limits = range(num - size, num)
+    draws = np.stack([noise_arrays.below(noise, limit, indices.size) for limit in limits], axis=1)
+    rows = np.zeros((indices.size, ceil_divide(num, 8)), dtype=np.uint8)
+    place_subsets(rows, indices, inside, draws, num)
+    return rows
+
+
+def projective(noise: Noise, indices: IntArray, law: ProjectiveResponse) -> IntArray:
+    from dunnage.collecting.kernels import projective_symbols
+
+    prime, dimension = law.geometry
+    on_plane, off_plane = law.num_supporting, prime ** (dimension - 1)
+    inside = noise_arrays.bernoulli_odds(noise, on_plane, off_plane, law.epsilon, indices.size)
+    picks = np.empty(indices.size, dtype=np.int64)
+    for chosen, limit in ((inside, on_plane), (~inside, off_plane)):
+        picks[chosen] = noise_arrays.below(noise, limit, int(chosen.sum()))
+    return np.asarray(projective_symbols(indices, inside, picks, prime, dimension))
 
 
 def windowed(
@@ -356,7 +382,7 @@ def add_places(tally: Tally, law: Law, indices: IntArray, noise: Noise) -> None:
         oracle = law.oracle
         groups, indices = _split(law, indices)
         parts = [((group,), members) for group, members in _members(groups)]
-    reports = _draw(oracle, indices, noise)
+    reports = perturbed(oracle, indices, noise)
     for key, members in parts:
         counts = tally.counts(key, BITS if oracle.counts_bits else SYMBOLS, oracle.num_counts)
         (counts.add_rows if oracle.counts_bits else counts.add_symbols)(reports[members])
@@ -368,7 +394,7 @@ def add_paths(tally: Tally, law: Law, mechanism: LocalTrajectory, cells: IntArra
         return
     oracle, num_groups = law.place.oracle, law.place.num_groups
     groups, inner = _split(law.place, cells)
-    rows = [_draw(oracle, places, noise) for places in inner]
+    rows = [perturbed(oracle, places, noise) for places in inner]
     for group, members in _members(np.ravel_multi_index(tuple(groups), (num_groups,) * law.steps)):
         key = tuple(int(area) for area in np.unravel_index(group, (num_groups,) * law.steps))
         counts = tally.counts(key, BITS, *((oracle.num_inputs + 1,) * law.steps))
@@ -387,11 +413,15 @@ def _members(groups: IntArray) -> Iterator[tuple[int, IntArray]]:
     yield from zip(names.tolist(), np.split(order, starts[1:]), strict=True)
 
 
-def _draw(law: Any, indices: IntArray, noise: Noise) -> Any:
+def perturbed(law: Any, indices: IntArray, noise: Noise) -> Any:
     if isinstance(law, RandomisedResponse):
         return randomised_response(noise, indices, law.num_inputs, law.epsilon)
     if isinstance(law, HadamardResponse):
         return hadamard(noise, indices, law.num_blocks, law.num_columns, law.epsilon)
+    if isinstance(law, SubsetSelection):
+        return subsets(noise, indices, law)
+    if isinstance(law, ProjectiveResponse):
+        return projective(noise, indices, law)
     if isinstance(law, Planar):
         return planar(noise, indices, law)
     other = law.ratio_epsilon

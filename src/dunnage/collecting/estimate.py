@@ -41,7 +41,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -60,7 +60,16 @@ from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_t
 from dunnage.devices.client import check_task, mechanisms_of
 from dunnage.devices.numbers import LocalNumeric, Reading, SquareWave, odds_of
 from dunnage.devices.paths import Independent, LocalTrajectory
-from dunnage.devices.places import DIRECTIONS, HadamardResponse, InClear, LocalLocation, NoiseVerdict, Oracle, Planar
+from dunnage.devices.places import (
+    DIRECTIONS,
+    HadamardResponse,
+    InClear,
+    LocalLocation,
+    NoiseVerdict,
+    Oracle,
+    Planar,
+    ProjectiveResponse,
+)
 from dunnage.devices.report import Report
 from dunnage.devices.subjects import Quantity
 from dunnage.devices.task import Task
@@ -68,8 +77,11 @@ from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
 from dunnage.model.certificate import EstimateMeasures, SpendStatement, certify
+from dunnage.model.guarantees import SENT_BY
+from dunnage.noise.source import ceil_divide
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.release.kinds import ESTIMATES
+from dunnage.release.kinds.estimates import OTHER
 from dunnage.text import percent
 
 FEW = 8  # With fewer reports their own variance says too little, and the law's largest variance is used
@@ -403,27 +415,10 @@ def fit_distribution(
     present: tuple[float, float, float] = (1.0, 1.0, 1.0),  # Share of reports with a number, and its interval
 ) -> Distribution:
     bins = num_bins(laws[0].steps)
-    arrays = [np.asarray(count, dtype=np.float64) for count in counts]
-    for at, law in enumerate(laws):
-        inside = np.abs(np.arange(-law.last, law.last + 1)) <= law.half
-        weight = np.where(inside, float(odds_of(law.epsilon)), 1.0)
-        kept = np.maximum(arrays[at] - (1 - present[0]) * arrays[at].sum() * weight / weight.sum(), 0.0)
-        arrays[at] = kept if kept.any() else arrays[at]
-    # Fitted on many narrow bins, because smoothing moves a share by about one bin, and then added up.
-    narrow = bins * max(1, min(_NARROW, 2 * laws[0].steps) // bins)
-    channels = [_grouped(wave_matrix(law, narrow), _NARROW) for law in laws]
-    columns = [_grouped(array[:, None], _NARROW) for array in arrays]
-    if fit_together:  # one distribution, each tier through its own channel
-        whole = math.fsum(float(count.sum()) for count in columns)
-        channel = np.concatenate([count.sum() / whole * c for count, c in zip(columns, channels, strict=True)])
-        fitted = maximise(channel, np.concatenate(columns) / whole, smooth=True)[:, 0]
-    else:
-        fits = [maximise(c, g / g.sum(), smooth=True)[:, 0] for c, g in zip(channels, columns, strict=True)]
-        fitted = np.asarray(np.average(fits, axis=0, weights=weights))
-    value = fitted.reshape(bins, -1).sum(axis=1)
-    shares, up_to = _possible(laws, counts, None if bound_together else weights, confidence)
+    value = likeliest_shares(laws, counts, weights, fit_together=fit_together, present=present[0])
+    shares, up_to = possible_shares(laws, counts, None if bound_together else weights, confidence)
     if present[1] < 1:
-        shares, up_to = _without_missing(shares, up_to, present[1], present[2])
+        shares, up_to = without_missing(shares, up_to, present[1], present[2])
     lower, upper = np.minimum(shares[0], value), np.maximum(shares[1], value)
     # Quantiles, and the edges between which the distribution reaches them: it has not reached a quantile at an edge
     # where even the largest share is too small.
@@ -438,11 +433,46 @@ def fit_distribution(
     )
 
 
+def likeliest_shares(
+    laws: Sequence[SquareWave],
+    counts: Sequence[ArrayLike],
+    weights: Sequence[float],
+    *,
+    fit_together: bool = True,
+    present: float = 1.0,  # Share of reports with a number
+) -> FloatArray:
+    """Return the smoothed likeliest share of each bin."""
+    bins = num_bins(laws[0].steps)
+    arrays = [np.asarray(count, dtype=np.float64) for count in counts]
+    for at, law in enumerate(laws):
+        inside = np.abs(np.arange(-law.last, law.last + 1)) <= law.half
+        weight = np.where(inside, float(odds_of(law.epsilon)), 1.0)
+        kept = np.maximum(arrays[at] - (1 - present) * arrays[at].sum() * weight / weight.sum(), 0.0)
+        arrays[at] = kept if kept.any() else arrays[at]
+    # Fitted on many narrow bins, because smoothing moves a share by about one bin, and then added up.
+    narrow = bins * max(1, min(_NARROW, 2 * laws[0].steps) // bins)
+    channels = [_grouped(wave_matrix(law, narrow), _NARROW) for law in laws]
+    columns = [_grouped(array[:, None], _NARROW) for array in arrays]
+    if fit_together:  # one distribution, each tier through its own channel
+        whole = math.fsum(float(count.sum()) for count in columns)
+        channel = np.concatenate([count.sum() / whole * c for count, c in zip(columns, channels, strict=True)])
+        fitted = maximise(channel, np.concatenate(columns) / whole, smooth=True)[:, 0]
+    else:
+        fits = [maximise(c, g / g.sum(), smooth=True)[:, 0] for c, g in zip(channels, columns, strict=True)]
+        fitted = np.asarray(np.average(fits, axis=0, weights=weights))
+    return np.asarray(fitted.reshape(bins, -1).sum(axis=1))
+
+
 Ends = tuple[FloatArray, FloatArray]  # The smallest and the largest of each share
 
 
-def _possible(
-    laws: Sequence[SquareWave], counts: Sequence[ArrayLike], weights: Sequence[float] | None, confidence: float
+def possible_shares(
+    laws: Sequence[SquareWave],
+    counts: Sequence[ArrayLike],
+    weights: Sequence[float] | None,
+    confidence: float,
+    *,
+    edge: int | None = None,  # The only edge whose shares are needed; the others then may be anything
 ) -> tuple[Ends, Ends]:
     """Return the smallest and largest share of each bin, and of all bins up to each edge, that the reports allow."""
     from scipy.linalg import block_diag
@@ -459,7 +489,10 @@ def _possible(
     goals = np.kron(np.eye(bins), np.ones(_FINER))
     sums = np.kron(np.eye(len(parts)), np.ones(finer))  # each part is a distribution of its own
     bounds = []
-    for single_goal in (*goals, *np.cumsum(goals, axis=0)[:-1]):
+    for at, single_goal in enumerate((*goals, *np.cumsum(goals, axis=0)[:-1])):
+        if edge is not None and at != bins + edge - 1:
+            bounds += [0.0, 1.0]
+            continue
         goal = np.concatenate([part * single_goal for part in parts], axis=None)
         for sign, otherwise in ((1, 0.0), (-1, 1.0)):
             answer = linprog(sign * goal, A_ub=rows, b_ub=limits, A_eq=sums, b_eq=np.ones(len(parts)), method="highs")
@@ -469,7 +502,7 @@ def _possible(
     return (least[:bins], most[:bins]), (least[bins:], most[bins:])
 
 
-def _without_missing(shares: Ends, up_to: Ends, low: float, high: float) -> tuple[Ends, Ends]:
+def without_missing(shares: Ends, up_to: Ends, low: float, high: float) -> tuple[Ends, Ends]:
     """Return the ends of shares among the numbers that are present, if these are from ``low`` to ``high`` of all."""
     # The others were reported as the middle, an edge between two bins: how many of them count in a bin beside it, or up
     # to it, is not known.
@@ -510,10 +543,16 @@ class Shares(NamedTuple):
 
 
 def estimate_shares(
-    mechanism: LocalLocation | LocalTrajectory, tallies: Sequence[Tally], *, confidence: float, rule: str
+    mechanism: LocalLocation | LocalTrajectory,
+    tallies: Sequence[Tally],
+    *,
+    confidence: float,
+    rule: str,
+    law_of: Callable[[str], Any] | None = None,  # The law of the reports of a tier, if not that of the mechanism
 ) -> Shares:
     filled = [tally for tally in tallies if tally.num_reports]
-    laws, nums = [mechanism.channel(tally.tier) for tally in filled], [tally.num_reports for tally in filled]
+    laws = [(law_of or mechanism.channel)(tally.tier) for tally in filled]
+    nums = [tally.num_reports for tally in filled]
     planar = [law for law in laws if isinstance(law, Planar)]
     if planar:  # the likeliest map of all tiers, or of each by itself, and intervals by inverting the channel
         parts = [next(iter(tally.parts.values())) for tally in filled]
@@ -580,17 +619,41 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
         squares = np.maximum(table.sum(axis=1)[blocks] / num, 2 * oracle.q * here) * oracle.scale**2
         variance = np.maximum(squares - np.clip(value, 0.0, 1.0) ** 2, 0.0) / num
         return Intervals(value, *score_bounds(value, num, (squares, 0.0), confidence), variance)
-    value = (part.counts / num - oracle.q * here) * oracle.scale
+    counts = supports(oracle, part.counts) if isinstance(oracle, ProjectiveResponse) else part.counts
+    value = (counts / num - oracle.q * here) * oracle.scale
     inside = np.clip(value, 0.0, here)
     # One report's estimate: 0 in another area, else (own bit - q) / (p - q).
     constant, slope = here * oracle.q * (1 - oracle.q) * oracle.scale**2, (1 - 2 * oracle.q) * oracle.scale
     variance = np.maximum(constant + slope * inside - inside**2, 0.0) / num
-    bounds = binomial_bounds(part.counts, part.num, confidence)
+    bounds = binomial_bounds(counts, part.num, confidence)
     lower, upper = (here * (end - oracle.q) * oracle.scale for end in bounds)
     if here < 1:  # how many reports an area has varies as well
         wider = normal_quantile(confidence) * inside / here * math.sqrt(here * (1 - here) / num)
         lower, upper = value - np.hypot(value - lower, wider), value + np.hypot(upper - value, wider)
     return Intervals(value, lower, upper, variance)
+
+
+def supports(oracle: ProjectiveResponse, counts: IntArray) -> IntArray:
+    """Return for each input how many symbols lie on its hyperplane, from the counts of all symbols."""
+    from scipy.fft import fftn, ifft
+
+    from dunnage.collecting.kernels import lines_through, spread_points
+
+    # An input (a, u) is orthogonal to the symbol (1, y) if the product of u and y is -a, and to (0, y) if it is 0. The
+    # sums over all y whose product with u is z, for every z, are the inverse transform of the transform of the counts
+    # along the line through u. With all multiples of a point counted, q times those on the plane is the transform, and
+    # all of them. Sums of whole numbers in floating point are off by far less than a half.
+    prime, dimension = oracle.geometry
+    size, shape = prime ** (dimension - 1), (prime,) * (dimension - 1)
+    directions = min(ceil_divide(oracle.num_inputs, prime), oracle.num_supporting)
+    lines = lines_through(0, directions, prime, dimension - 1)
+    along = fftn(counts[:size].reshape(shape)).ravel()[lines]
+    by_product = ifft(along, axis=1).real  # (direction, product)
+    last = counts[size:]
+    flat = fftn(spread_points(last, prime, dimension - 1).reshape(shape)).real.ravel()[lines[:, 1]]
+    sums = by_product[:, -np.arange(prime) % prime] + ((last.sum() + flat) / prime)[:, None]
+    every = np.append(np.rint(sums).astype(np.int64).ravel(), last.sum())
+    return every[: oracle.num_inputs]
 
 
 def _product_shares(law: Independent, tally: Tally, confidence: float) -> Intervals:
@@ -697,7 +760,9 @@ def planar_map(
     return likeliest, Intervals(value, value - width, value + width, variance)
 
 
-class _Lines:
+class Lines:
+    """Estimates, purpose by purpose."""
+
     def __init__(self) -> None:
         self.lines: list[dict[str, str | float | None]] = []
         self.combined: dict[str, dict[str, dict[str, str | float]]] = {}
@@ -707,6 +772,34 @@ class _Lines:
     def add(self, quantity: str, purpose: str, ends: Iterable[float | None], **cells: str | float) -> None:
         numbers = dict(zip(("value", "lower", "upper"), ends, strict=True))
         self.lines.append({"quantity": quantity, "purpose": purpose, **numbers, **cells})
+
+    def add_purpose(
+        self, name: str, mechanism: Any, tallies: Sequence[Tally], level: float, combine: str, *, allow_noise: bool
+    ) -> None:
+        if isinstance(mechanism, LocalNumeric):
+            _add_numbers(self, name, mechanism, tallies, level, combine)
+        elif tallies:
+            num = sum(tally.num_reports for tally in tallies)
+            self.verdicts[name] = verdict = mechanism.noise_verdict(num)
+            if verdict.is_noise and not allow_noise:
+                raise Refusal(
+                    f"{name} would be noise. {verdict.message}. Change the task, collect more reports, or allow noise."
+                )
+            shares = estimate_shares(mechanism, tallies, confidence=level, rule=combine)
+            if isinstance(mechanism, LocalLocation) and promises.has_outside(mechanism) and not allow_noise:
+                missing = float(shares.value[mechanism.grid.outside])
+                if (thin := mechanism.noise_verdict(num, present=1 - missing)).is_noise:
+                    raise Refusal(
+                        f"{name} would be noise, because about {percent(missing)} of the reports have no place in the "
+                        f"box. {thin.message}. If vehicles rest at some hours, state working hours in [schedule]; "
+                        "otherwise change the task, collect more reports, or allow noise."
+                    )
+            self.combined[name] = {"shares": shares.combination.to_dict()}
+            if isinstance(mechanism, LocalTrajectory):
+                _add_paths(self, name, mechanism, shares)
+            else:
+                for cell in range(shares.value.size):
+                    self.add("share", name, _ends(shares, cell), cell=cell, **promises.place_of(mechanism.grid, cell))
 
 
 def estimate(
@@ -718,6 +811,7 @@ def estimate(
     allow_noise: bool = False,
     void: str = "",
     left_out: Mapping[str, int] | None = None,
+    senders: str | None = None,
 ) -> Release:
     """Make estimates from the reports of a task, and certify them.
 
@@ -740,6 +834,8 @@ def estimate(
     left_out
         How many reports the collector left out, by kind (of :data:`LEFT_OUT`), for the certificate; by default those
         that ``reports`` itself left out.
+    senders
+        Who sent the reports to a collector, ``"gateway"``, ``"token"`` or ``"unlinkable"``, for the certificate.
 
     Returns
     -------
@@ -772,6 +868,8 @@ def estimate(
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not number or not 0.5 <= float(confidence) < 1:
         raise ParameterError(f"confidence must lie between 0.5 and 1, for example 0.95. Got {shown(confidence)}.")
+    if senders is not None and senders not in SENT_BY:
+        raise ParameterError(f"senders must be one of {', '.join(SENT_BY)}. Got {shown(senders)}.")
     if combine not in promises.COMBINATIONS:
         raise ParameterError(f"combine must be one of {', '.join(promises.COMBINATIONS)}. Got {shown(combine)}.")
     level, losses, mechanisms = float(confidence), check_task(task), mechanisms_of(task)
@@ -797,36 +895,19 @@ def estimate(
             by_purpose[name].append(tally)
     if not any(by_purpose.values()):
         raise InputError("the reports", [Problem("none belongs to this task", remedy="Give reports of the task.")])
-    lines = _Lines()
+    lines = Lines()
     for name, mechanism in mechanisms.items():
-        of_purpose = by_purpose[name]
-        if isinstance(mechanism, LocalNumeric):
-            _add_numbers(lines, name, mechanism, of_purpose, level, combine)
-        elif of_purpose:
-            num = sum(tally.num_reports for tally in of_purpose)
-            lines.verdicts[name] = verdict = mechanism.noise_verdict(num)
-            if verdict.is_noise and not allow_noise:
-                raise Refusal(
-                    f"{name} would be noise. {verdict.message}. Change the task, collect more reports, or allow noise."
-                )
-            shares = estimate_shares(mechanism, of_purpose, confidence=level, rule=combine)
-            if isinstance(mechanism, LocalLocation) and promises.has_outside(mechanism) and not allow_noise:
-                missing = float(shares.value[mechanism.grid.outside])
-                if (thin := mechanism.noise_verdict(num, present=1 - missing)).is_noise:
-                    raise Refusal(
-                        f"{name} would be noise, because about {percent(missing)} of the reports have no place in the "
-                        f"box. {thin.message}. If vehicles rest at some hours, state working hours in [schedule]; "
-                        "otherwise change the task, collect more reports, or allow noise."
-                    )
-            lines.combined[name] = {"shares": shares.combination.to_dict()}
-            if isinstance(mechanism, LocalTrajectory):
-                _add_paths(lines, name, mechanism, shares)
-            else:
-                for cell in range(shares.value.size):
-                    lines.add("share", name, _ends(shares, cell), cell=cell, **promises.place_of(mechanism.grid, cell))
+        lines.add_purpose(name, mechanism, by_purpose[name], level, combine, allow_noise=allow_noise)
     rules = {str(item["rule"]) for of_purpose in lines.combined.values() for item in of_purpose.values()}
     promise = promises.estimates_promise(
-        task, losses, mechanisms, confidence=level, combine=combine, rules=rules, verdicts=lines.verdicts
+        task,
+        losses,
+        mechanisms,
+        confidence=level,
+        combine=combine,
+        rules=rules,
+        verdicts=lines.verdicts,
+        senders=senders,
     )
     if void:
         promise = promise.voided(void)
@@ -840,6 +921,7 @@ def estimate(
         **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
         **({"paths": lines.paths} if lines.paths else {}),
         **({"left_out": dict(num_left_out)} if num_left_out else {}),
+        **({} if senders is None else {"senders": senders}),
     }
     certificate = certify(
         promise,
@@ -891,7 +973,7 @@ def _checked_left_out(given: Mapping[str, int]) -> dict[str, int]:
 
 
 def _add_numbers(
-    lines: _Lines, purpose: str, mechanism: LocalNumeric, tallies: Sequence[Tally], confidence: float, rule: str
+    lines: Lines, purpose: str, mechanism: LocalNumeric, tallies: Sequence[Tally], confidence: float, rule: str
 ) -> None:
     means, presences = estimate_means(mechanism, tallies, confidence=confidence, rule=rule)
     units = {quantity.name: quantity.unit for quantity in mechanism.quantities}
@@ -935,7 +1017,7 @@ def _ends(estimates: Intervals | Shares, at: int) -> tuple[float, float, float]:
     return float(estimates.value[at]), float(estimates.lower[at]), float(estimates.upper[at])
 
 
-def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: Shares) -> None:
+def _add_paths(lines: Lines, purpose: str, mechanism: LocalTrajectory, shares: Shares) -> None:
     """Add the paths with an interval above 0, the most frequent ones, and all others as one line."""
     order = np.argsort(-shares.value, kind="stable")
     listed = [int(at) for place, at in enumerate(order) if place < MAX_LISTED or shares.lower[at] > 0]
@@ -947,4 +1029,4 @@ def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: 
         # The others are what the listed ones leave over.
         lower, upper = (1 - float(ends[listed].sum()) for ends in (shares.upper, shares.lower))
         ends = min(max(lower, 0.0), float(rest)), max(min(upper, 1.0), float(rest))
-        lines.add("share", purpose, (float(rest), *ends), path=promises.OTHER)
+        lines.add("share", purpose, (float(rest), *ends), path=OTHER)

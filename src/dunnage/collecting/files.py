@@ -46,6 +46,7 @@ from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
 from dunnage.devices.report import Report, ReportFile, day_text, write_reports
 from dunnage.devices.task import MAX_BYTES, MINUTES_PER_DAY, SECONDS_PER_DAY, FileColumns, Purpose, Task, day_number
+from dunnage.devices.tokens import Wallet
 from dunnage.errors import (
     MOST_ROWS_NAMED,
     AllowanceError,
@@ -415,6 +416,7 @@ def perturb(
     cap: Exact | None = None,
     counter: str | os.PathLike[str] | None = None,
     received: str | os.PathLike[str] | None = None,
+    wallet: str | os.PathLike[str] | None = None,
     columns: FileColumns | None = None,
     max_age: int | None = None,
     force: bool = False,
@@ -447,6 +449,8 @@ def perturb(
         :meth:`dunnage.devices.allowance.Allowance.open`.
     received
         Report file with what the collector has of this vehicle; an allowance that does not know it is an older copy.
+    wallet
+        Wallet of tokens, if the collector takes reports without a sender: reports get the ids of tokens.
     columns
         Names of columns; by default those of the task, which are the policy's.
     max_age
@@ -505,7 +509,7 @@ def perturb(
                     f"{target} has reports of days that have closed since, which cannot be made again. Nothing was "
                     "spent, and the file was not changed. Choose another name."
                 )
-        client = Client(task, account)
+        client = Client(task, account, wallet=None if wallet is None else Wallet(wallet, task))
         for slot in account.due(now) if now is not None else _play_back(account, first, last, done):
             _report_slot(client, log, names, slot, now, done)
         done.spent = str(account.spent_in_all())
@@ -745,11 +749,7 @@ def collect(
     else:
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
         paths = [file for path in given for file in report_files(Path(path))]
-        files = [path for path in paths if path.suffix != ".json"]
-        live = [
-            ParquetSource(path) if path.is_dir() or is_named(path, PARQUET_ENDINGS) else Source.of_file(str(path))
-            for path in files
-        ]
+        live = report_sources(paths)
     tallies = tally_reports(task, live, days=span, received=received, progress=progress)
     result, seen = Collected(tallies=tallies), set[str]()
     for path in paths:
@@ -791,6 +791,15 @@ def _elsewhere(reports: Any, engine: str | None) -> Folded | None:
     rows = rows_of(alone, ReadOptions(), engine)
     check_reports(rows.source, rows.schema)
     return rows
+
+
+def report_sources(paths: Iterable[str | os.PathLike[str]]) -> list[Source]:
+    """Return what reads reports of files and folders, without files of tallies."""
+    files = [file for path in paths for file in report_files(Path(path)) if file.suffix != ".json"]
+    return [
+        ParquetSource(path) if path.is_dir() or is_named(path, PARQUET_ENDINGS) else Source.of_file(str(path))
+        for path in files
+    ]
 
 
 REPORT_ENDINGS = (".bin", ".jsonl", ".json")

@@ -38,13 +38,14 @@ from dunnage.collecting.kernels import (
     OTHER_TASK,
     OTHER_TIME,
     decode_frames,
+    decode_requests,
     gather_rows,
 )
-from dunnage.collecting.tally import BITS, SYMBOLS, Packed, Tallies, Tally
+from dunnage.collecting.tally import BITS, BITS_OF_BYTE, SYMBOLS, Packed, Tallies, Tally
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.numbers import JointReport, LocalNumeric, SampledReport, combination
 from dunnage.devices.paths import Independent
-from dunnage.devices.places import InClear
+from dunnage.devices.places import InClear, SubsetSelection
 from dunnage.devices.report import (
     CUT_OFF,
     MAX_BAD_NAMED,
@@ -69,10 +70,12 @@ KINDS = {DAMAGED: "damaged", OTHER_TASK: "other_task", IMPOSSIBLE: "impossible",
 _CHUNK = 1 << 24  # bytes that are read at once
 _LEAST = 26  # bytes of the shortest report, without its length
 _LIMITS = (MAX_REPORT, MAX_INDEX, MAX_DAYS, MINUTES_PER_DAY - 1, MAX_PAYLOAD)
+_KINDS = "qqBqqqQQq"  # of the fields of a batch
 _WORD = 8  # payloads up to here are read as one number
 
 Words = NDArray[np.uint64]
 REPORT = "report"  # the column of reports in rows
+Names = tuple[str, str, int]  # purpose, tier, and the label of a group of reports
 
 
 @cache
@@ -180,6 +183,9 @@ class TierReader:
         for byte in range(self.width - 1, -1, -1):  # compared like numbers, the highest byte first
             possible &= ~equal | (rows[:, byte] <= last[byte])
             equal &= rows[:, byte] == last[byte]
+        oracle = law.oracle if isinstance(law := self.law, InClear) else law
+        if isinstance(oracle, SubsetSelection):
+            possible &= np.unpackbits(rows, axis=1, count=oracle.num_inputs, bitorder="little").sum(1) == oracle.size
         return possible
 
     def add(self, tally: Tally, rows: Packed) -> None:
@@ -215,8 +221,7 @@ class TierReader:
         elif in_clear:  # the area is above the bits
             whole, bits = divmod(oracle.num_inputs, 8)
             groups = _values(rows[:, whole:]) >> bits
-            rows = rows[:, : ceil_divide(oracle.num_inputs, 8)].copy()
-            rows[:, whole:] &= (1 << bits) - 1
+            rows = self._bits(rows)
         for group in np.unique(groups).tolist() if in_clear else [None]:
             members = slice(None) if group is None else groups == group
             kind = BITS if oracle.counts_bits else SYMBOLS
@@ -225,6 +230,23 @@ class TierReader:
                 counts.add_rows(rows[members])
             else:
                 counts.add_symbols(symbols[members])
+
+    def _bits(self, rows: Packed) -> Packed:
+        whole, bits = divmod(self.mechanism.oracle(self.tier).num_inputs, 8)
+        rows = rows[:, : whole + (bits > 0)].copy()
+        rows[:, whole:] &= (1 << bits) - 1
+        return rows
+
+    @property
+    def has_bits(self) -> bool:
+        """Whether each payload has one row of bits, one for each place."""
+        return (
+            not (self.one_by_one or isinstance(self.mechanism, LocalNumeric))
+            and self.mechanism.oracle(self.tier).counts_bits
+        )
+
+    def bits_set(self, rows: Packed) -> IntArray:
+        return np.asarray(BITS_OF_BYTE[self._bits(rows)].sum(axis=1))
 
     def _members(self, rank: Any) -> Iterator[int]:
         return combination(int(rank), len(self.law.laws), self.law.num_sampled)
@@ -275,11 +297,14 @@ class Batch(NamedTuple):
         return self.data[self.start[place] : self.start[place] + self.size[place]].tobytes()
 
 
+Label = Callable[[TierReader, Batch, IntArray, Packed], IntArray]  # a number for each of the rows
+
+
 class Reading:
     """Reports of a task, read from sources batch by batch; what is wrong with one is in its status."""
 
-    def __init__(self, task: Task, days: tuple[int, int], received: float | None) -> None:
-        self.task, self._days, self._received = task, days, received
+    def __init__(self, task: Task, days: tuple[int, int], received: float | None, label: Label | None = None) -> None:
+        self.task, self._days, self._received, self._label = task, days, received, label
         self.readers: list[TierReader] = []
         first = [0]
         for purpose in task.purposes:
@@ -294,14 +319,14 @@ class Reading:
     def decode(self, source: str, at: int, first: int, data: Packed, places: IntArray) -> tuple[Batch, int, bool]:
         """Decode reports; return also how many bytes were used, and whether the rest is damaged."""
         most = len(data) // (4 + _LEAST) + 1 if not len(places) else len(places) - 1
-        out = tuple(np.empty(most, dtype=kind) for kind in "qqBqqqQQq")  # of the fields of a batch
+        out = tuple(np.empty(most, dtype=kind) for kind in _KINDS)
         facts = (self._prefix, self._chosen, self._first, self._widths, _crc_tables(), _LIMITS)
         num, used, broken = decode_frames(data, places, *facts, out)
         batch = Batch(source, at, first, data, *(array[:num] for array in out))
         self._check(batch)
         return batch, used, broken
 
-    def batches(self, source: Source, first: int) -> Iterator[Batch]:
+    def batches(self, source: Source, first: int = 0) -> Iterator[Batch]:
         at, rest, none = 0, b"", np.zeros(0, dtype=np.int64)
         try:
             with source.open() as file:
@@ -323,6 +348,20 @@ class Reading:
             problem = Problem(f"the reports cannot be read: {reason}", remedy="Give the path of a report file.")
             raise InputError(source.name, [problem]) from None
 
+    def requests(self, bodies: Sequence[bytes], *, stored: bool = False) -> tuple[Batch, IntArray, BoolArray]:
+        """Read what several senders sent at once: the reports, whose each is, and who sent more than reports."""
+        ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+        data = np.frombuffer(b"".join(bodies), dtype=np.uint8)
+        out = tuple(np.empty(len(data) // (4 + _LEAST) + len(bodies), dtype=kind) for kind in _KINDS + "q")
+        num, broken = decode_requests(
+            data, ends, 4 + _LEAST, self._prefix, self._chosen, self._first, self._widths, _crc_tables(), _LIMITS, out
+        )
+        *fields, request = (array[:num] for array in out)
+        batch = Batch("the request", 0, 0, data, *fields)
+        if not stored:  # what is stored was checked before
+            self._check_payloads(batch)
+        return batch, request, broken
+
     def _check(self, batch: Batch) -> None:
         """Mark reports of times that a collector of the task does not accept, and impossible payloads."""
         members = np.flatnonzero(batch.counted)
@@ -332,6 +371,9 @@ class Reading:
             for day, slot in (divmod(int(time), MINUTES_PER_DAY) for time in times)
         ]
         batch.status[members[~np.array(accepted, dtype=np.bool_)[inverse.ravel()]]] = OTHER_TIME
+        self._check_payloads(batch)
+
+    def _check_payloads(self, batch: Batch) -> None:
         for reader, own, rows in self.payloads(batch, batch.counted):
             batch.status[own[~reader.possible(rows)]] = IMPOSSIBLE
 
@@ -345,10 +387,14 @@ class Reading:
                 own = members[of_group & (widths == width)]
                 yield self.readers[group], own, gather_rows(batch.data, batch.payload_at[own], width)
 
-    def add(self, tallies: dict[tuple[str, str], Tally], batch: Batch, chosen: BoolArray) -> None:
-        for reader, _, rows in self.payloads(batch, chosen):
-            tally = tallies.setdefault(reader.names, Tally(purpose=reader.names[0], tier=reader.names[1]))
-            reader.add(tally, rows)
+    def add(self, tallies: dict[Names, Tally], batch: Batch, chosen: BoolArray) -> None:
+        for reader, own, rows in self.payloads(batch, chosen):
+            labels = (
+                np.zeros(len(own), dtype=np.int64) if self._label is None else self._label(reader, batch, own, rows)
+            )
+            for label in np.unique(labels).tolist():
+                tally = tallies.setdefault((*reader.names, label), Tally(purpose=reader.names[0], tier=reader.names[1]))
+                reader.add(tally, rows if self._label is None else rows[labels == label])
 
     def why(self, batch: Batch, place: int) -> str:
         """Say in words what is wrong with a report."""
@@ -374,7 +420,7 @@ class Reading:
 class ReportState:
     """What is known of some reports."""
 
-    by_times: dict[int, dict[tuple[str, str], Tally]] = field(default_factory=dict)  # tallies of what came so often
+    by_times: dict[int, dict[Names, Tally]] = field(default_factory=dict)  # tallies of what came so often
     num_read: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     first_bad: list[tuple[int, str]] = field(default_factory=list)  # by the number of the report
@@ -390,6 +436,7 @@ class ReportFold:
     received: float | None
     source: str  # in messages about rows
     copies: Copies | None = None  # where they are, once they are known
+    label: Label | None = None  # says which group each report belongs to
 
     columns: ClassVar = (REPORT, ROW)
 
@@ -398,7 +445,7 @@ class ReportFold:
 
     @cached_property
     def reading(self) -> Reading:
-        return Reading(Task.from_json(self.task), self.days, self.received)
+        return Reading(Task.from_json(self.task), self.days, self.received, self.label)
 
     def decoded(self, rows: pa.RecordBatch | Batch) -> Batch:
         """Decode the rows of a batch; the last one is remembered, as several ask for it."""
@@ -446,16 +493,21 @@ class ReportFold:
 
     def dump(self, state: ReportState) -> bytes:
         tallies = {
-            num: [tally.to_dict() for _, tally in sorted(own.items())] for num, own in sorted(state.by_times.items())
+            num: [(names[2], tally.to_dict()) for names, tally in sorted(own.items())]
+            for num, own in sorted(state.by_times.items())
         }
         left_out, days = sorted((+state.left_out).items()), sorted(state.days)
         return json.dumps([tallies, state.num_read, left_out, state.first_bad, days]).encode()
 
     def load(self, data: bytes) -> ReportState:
         tallies, num_read, left_out, first_bad, days = json.loads(data)
-        by_times = {int(num): [Tally.from_dict(own) for own in each] for num, each in tallies.items()}
+        by_times: dict[int, dict[Names, Tally]] = {}
+        for num, each in tallies.items():
+            for label, own in each:
+                tally = Tally.from_dict(own)
+                by_times.setdefault(int(num), {})[tally.purpose, tally.tier, label] = tally
         return ReportState(
-            {num: {(own.purpose, own.tier): own for own in each} for num, each in by_times.items()},
+            by_times,
             num_read,
             Counter(dict(left_out)),
             [(place, why) for place, why in first_bad],
@@ -463,7 +515,7 @@ class ReportFold:
         )
 
 
-def merge_tallies(into: dict[tuple[str, str], Tally], more: dict[tuple[str, str], Tally]) -> None:
+def merge_tallies(into: dict[Names, Tally], more: dict[Names, Tally]) -> None:
     for names, tally in more.items():
         if names in into:
             into[names].merge(tally)
@@ -618,19 +670,42 @@ def tally_reports(
     progress: Callable[[str], None] | None = None,
 ) -> Tallies:
     """Tally reports, each once, wherever they live."""
-    live: Any = reports if isinstance(reports, Rows) else Reports(reports, progress)
+    live = reports if isinstance(reports, Rows) else Reports(reports, progress)
     fold = ReportFold(task.to_json(), days or task.schedule.span, received, live.source)
+    result, by_names = _tally(task, live, fold)
+    for source in () if isinstance(reports, Rows) else reports:
+        result.left_out["damaged"] += source.num_bad
+        result.first_bad = [*result.first_bad, *source.first_bad][:MAX_BAD_NAMED]
+    result.by_tier = {(purpose, tier): tally for (purpose, tier, _), tally in by_names.items()}
+    result.left_out = +result.left_out  # without zeros
+    return result
+
+
+def tally_groups(
+    task: Task,
+    sources: Sequence[Source],
+    label: Label,  # Says which group each report belongs to, from what is readable in it
+    *,
+    days: tuple[int, int] | None = None,
+    received: float | None = None,
+) -> dict[int, Tallies]:
+    """Tally the reports of some sources, each report once, by group."""
+    fold = ReportFold(task.to_json(), days or task.schedule.span, received, Reports.source, label=label)
+    groups: dict[int, Tallies] = {}
+    for (purpose, tier, group), tally in sorted(_tally(task, Reports(sources), fold)[1].items()):
+        groups.setdefault(group, Tallies(task)).by_tier[purpose, tier] = tally
+    return groups
+
+
+def _tally(task: Task, live: Any, fold: ReportFold) -> tuple[Tallies, dict[Names, Tally]]:
     if isinstance(live, Reports):
         state, parts = live.fold_and_sort(fold, IdSorting(fold))
     else:
         state, parts = live.fold(fold), live.sort(IdSorting(fold))
     repeated = np.sort(np.frombuffer(b"".join(parts), dtype=np.uint64))
-    result = Tallies(task)
+    result, by_names = Tallies(task), dict[Names, Tally]()
     result.num_read, result.left_out = state.num_read, state.left_out
     result.first_bad = [why for _, why in state.first_bad]
-    for source in () if isinstance(reports, Rows) else reports:
-        result.left_out["damaged"] += source.num_bad
-        result.first_bad = [*result.first_bad, *source.first_bad][:MAX_BAD_NAMED]
     if repeated.size:
         copies = Copies.of(live.sort(CopySorting(fold, repeated)))
         state = live.fold(replace(fold, copies=copies))
@@ -640,6 +715,5 @@ def tally_reports(
     for num, tallies in state.by_times.items():
         for tally in tallies.values():
             tally.divide(num)
-        merge_tallies(result.by_tier, tallies)
-    result.left_out = +result.left_out  # without zeros
-    return result
+        merge_tallies(by_names, tallies)
+    return result, by_names

@@ -26,7 +26,7 @@ import os
 import secrets
 import time
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -286,6 +286,13 @@ def _bound(key: SealingKey, associated: str, version: int) -> bytes:
 
 def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str, version: int = 1) -> SealedRecord:
     """Seal an identity record (also nested) under the active key, bound to the vehicle's alias and to its version."""
+    plain, key, nonce = padded(record), keyring.active, secrets.token_bytes(NONCE_BYTES)
+    sealed = encrypt(key.algorithm, key.key, nonce, plain, _bound(key, associated, version))
+    return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed, version=version)
+
+
+def padded(record: Mapping[str, object]) -> bytes:
+    """Write a record so that its length says little."""
     try:
         if not isinstance(record, Mapping) or not all(isinstance(name, str) for name in record):
             raise TypeError
@@ -294,10 +301,7 @@ def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str, ver
         raise SealError("a record must have names with plain values. Pass text and numbers.") from None
     if len(plain) > MAX_RECORD:
         raise SealError(f"a record has at most {MAX_RECORD:,} bytes. Got more. Split it.")
-    plain += b" " * (-len(plain) % PADDED_TO)
-    key, nonce = keyring.active, secrets.token_bytes(NONCE_BYTES)
-    sealed = encrypt(key.algorithm, key.key, nonce, plain, _bound(key, associated, version))
-    return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed, version=version)
+    return plain + b" " * (-len(plain) % PADDED_TO)
 
 
 def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str, at_least: int = 0) -> dict[str, object]:
@@ -366,7 +370,7 @@ def seal_file(
 ) -> SealedFile:
     check_not_input(out, [records])
     target = check_new_file(out, force=force)
-    rows = _records(Path(records), alias)
+    rows = read_records(Path(records), alias)
     before = SealedFile([], "", 0)
     if after is not None:
         before = read_sealed(after, keyring)
@@ -411,7 +415,14 @@ def open_file(
     check_not_input(out, [sealed])
     target = check_new_file(out, force=force)
     file = read_sealed(sealed, keyring, at_least=at_least)
-    opened = [(name, open_record(record, keyring, associated=name)) for name, record in file.records]
+    write_opened(
+        target, [(name, open_record(record, keyring, associated=name)) for name, record in file.records], alias
+    )
+    return file
+
+
+def write_opened(target: Path, opened: Sequence[tuple[str, Mapping[str, object]]], alias: str) -> None:
+    """Write opened records to a private CSV file."""
     names = list(dict.fromkeys(key for _, record in opened for key in record))
     if alias in names:
         raise SealError(
@@ -426,10 +437,9 @@ def open_file(
         writer.writerow([name, *cells])
     with new_file(target, private=True) as sink:
         sink.write(text.getvalue().encode())
-    return file
 
 
-def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
+def read_records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
     try:
         text = _content(path).decode("utf-8-sig")
         header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row] or [[]]

@@ -12,6 +12,8 @@ from dunnage.arrays import kernel, piece
 # Any: compiled functions take arrays of several widths.
 
 COUNTED, DAMAGED, OTHER_TASK, IMPOSSIBLE, OTHER_TIME = range(5)  # what becomes of a report
+TOO_EARLY, LATE, CLOSED, REPLAYED, TOO_MANY = range(5, 10)  # at the door of a collector, also
+EMPTY, USED, FREED = range(3)  # places of a table of ids
 
 
 @kernel
@@ -60,6 +62,149 @@ def hadamard_symbols(indices: Any, halves: Any, columns: Any, num_blocks: int, n
             column ^= row & -row
         symbols[report] = column + num_columns * ((block + (halves[report] >> 1)) % num_blocks)
     return symbols
+
+
+@kernel
+def place_subsets(rows: Any, indices: Any, inside: Any, draws: Any, num_inputs: int) -> None:
+    """Set the bits of a uniform set of inputs in each empty row, with or without the own input; see Floyd 1987."""
+    # Column j of the draws is uniform below num_inputs - size + j. With the own input the set has one other fewer, and
+    # the first draw is left out.
+    size = draws.shape[1]
+    for row in range(len(rows)):
+        own = indices[row]
+        for draw in range(np.int64(inside[row]), size):
+            last = num_inputs - 1 - size + draw
+            for place in (np.int64(draws[row, draw]), last):  # the last one if the first is taken
+                bit = place + (place >= own)  # numbered without the own input
+                mask = np.uint8(1 << (bit & 7))
+                if not rows[row, bit >> 3] & mask:
+                    rows[row, bit >> 3] |= mask
+                    break
+        if inside[row]:
+            rows[row, own >> 3] |= np.uint8(1 << (own & 7))
+
+
+@piece
+def put_point(number: int, prime: int, point: Any) -> None:
+    """Write a point of a projective space by its number, the first coordinate that is not 0 being 1."""
+    dimension = len(point)
+    zeros, size = 0, prime ** (dimension - 1)
+    while number >= size:
+        point[zeros] = 0
+        number -= size
+        size //= prime
+        zeros += 1
+    point[zeros] = 1
+    for place in range(dimension - 1, zeros, -1):
+        point[place] = number % prime
+        number //= prime
+
+
+@piece
+def inverse(number: int, prime: int) -> int:
+    result, power, base = 1, prime - 2, number
+    while power:
+        if power & 1:
+            result = result * base % prime
+        base = base * base % prime
+        power >>= 1
+    return result
+
+
+@kernel
+def projective_symbols(indices: Any, inside: Any, picks: Any, prime: int, dimension: int) -> Any:
+    """Return for each report a point on the hyperplane of its input, or off it; as ``ProjectiveResponse.perturb``."""
+    symbols = np.empty(len(indices), dtype=np.int64)
+    own, vector = np.empty(dimension, dtype=np.int64), np.empty(dimension, dtype=np.int64)
+    last = prime * ((prime ** (dimension - 1) - 1) // (prime - 1))
+    for report in range(len(indices)):
+        own[:] = 0
+        own[0], pivot = 1, 0
+        if indices[report] < last:
+            own[0] = indices[report] % prime
+            put_point(indices[report] // prime, prime, own[1:])
+            pivot = 1
+            while own[pivot] != 1:
+                pivot += 1
+        others = vector[1:]
+        if inside[report]:
+            put_point(picks[report], prime, others)
+        else:
+            number = picks[report]
+            for place in range(dimension - 1):
+                others[place] = number % prime
+                number //= prime
+        for place in range(pivot):
+            vector[place] = vector[place + 1]
+        vector[pivot] = 0
+        product = np.int64(0 if inside[report] else 1)
+        for place in range(dimension):
+            product = (product - own[place] * vector[place]) % prime
+        vector[pivot] = product
+        zeros, symbol, size = 0, 0, prime ** (dimension - 1)
+        while vector[zeros] == 0:
+            symbol += size
+            size //= prime
+            zeros += 1
+        factor, number = inverse(vector[zeros], prime), 0
+        for place in range(zeros + 1, dimension):
+            number = number * prime + vector[place] * factor % prime
+        symbols[report] = symbol + number
+    return symbols
+
+
+@kernel
+def count_agreeing(symbols: Any, num_inputs: int, prime: int, dimension: int) -> Any:
+    """Count for each row how many of its symbols, points of a projective space, support each input."""
+    counts = np.zeros((len(symbols), num_inputs), dtype=np.int64)
+    size, num = prime ** (dimension - 1), (num_inputs + prime - 1) // prime
+    num = min(num, (size - 1) // (prime - 1))
+    directions, point = np.empty((num, dimension - 1), dtype=np.int64), np.empty(dimension, dtype=np.int64)
+    for direction in range(num):
+        put_point(direction, prime, directions[direction])
+    for row in range(len(symbols)):
+        for symbol in symbols[row]:
+            put_point(symbol, prime, point)
+            for direction in range(num):
+                product = 0
+                for place in range(dimension - 1):
+                    product = (product + directions[direction, place] * point[place + 1]) % prime
+                first = direction * prime
+                if point[0]:  # one input in each direction
+                    if first + -product % prime < num_inputs:
+                        counts[row, first + -product % prime] += 1
+                elif product == 0:  # or all of them
+                    counts[row, first : first + prime] += 1
+            if not point[0] and num_inputs > num * prime:
+                counts[row, -1] += 1
+    return counts
+
+
+@kernel
+def spread_points(counts: Any, prime: int, dimension: int) -> Any:
+    """Return the count of each point at all vectors that are multiples of it, by their digits; 0 at the vector 0."""
+    table = np.zeros(prime**dimension, dtype=np.float64)
+    point = np.empty(dimension, dtype=np.int64)
+    for number in range(len(counts)):
+        put_point(number, prime, point)
+        for factor in range(1, prime):
+            vector = 0
+            for place in range(dimension):
+                vector = vector * prime + point[place] * factor % prime
+            table[vector] = counts[number]
+    return table
+
+
+@kernel
+def lines_through(first: int, stop: int, prime: int, dimension: int) -> Any:
+    """Return the vectors 0, u, 2u, ... by their digits, for some points u."""
+    lines, point = np.zeros((stop - first, prime), dtype=np.int64), np.empty(dimension, dtype=np.int64)
+    for number in range(first, stop):
+        put_point(number, prime, point)
+        for factor in range(1, prime):
+            for place in range(dimension):
+                lines[number - first, factor] = lines[number - first, factor] * prime + point[place] * factor % prime
+    return lines
 
 
 @kernel
@@ -276,3 +421,103 @@ def gather_rows(data: Any, starts: Any, width: int) -> Any:
         for byte in range(width):
             rows[row, byte] = data[starts[row] + byte]
     return rows
+
+
+@kernel
+def decode_requests(
+    data: Any,
+    ends: Any,
+    least: int,
+    prefix: Any,
+    chosen: Any,
+    first_group: Any,
+    widths: Any,
+    tables: Any,
+    limits: Any,
+    out: Any,
+) -> Any:
+    """Read the reports of several requests; whatever is wrong with one of them takes nothing from the others."""
+    start, size, status, group, day, slot, high, low, payload_at, request = out
+    broken, none = np.zeros(len(ends), dtype=np.bool_), np.zeros(0, dtype=np.int64)
+    num: Any = 0
+    begin: Any = 0
+    for which in range(len(ends)):
+        end = ends[which]
+        to = num + (end - begin) // least + 1  # frames that are shorter than any report must not use others' room
+        rest = (
+            start[num:to],
+            size[num:to],
+            status[num:to],
+            group[num:to],
+            day[num:to],
+            slot[num:to],
+            high[num:to],
+            low[num:to],
+            payload_at[num:to],
+        )
+        part = data[begin:end]
+        more, used, _ = decode_frames(part, none, prefix, chosen, first_group, widths, tables, limits, rest)
+        broken[which] = begin + used < end
+        for place in range(num, num + more):
+            start[place] += begin
+            payload_at[place] += begin
+            request[place] = which
+        num += more
+        begin = end
+    return num, broken
+
+
+@piece
+def _place_of_id(high: Any, low: Any, key: Any, table: Any, state: Any) -> Any:
+    """Return where an id is in a table, or else where it belongs, and whether it is there."""
+    # Senders choose ids: without a secret key they could choose ids that all belong to one place.
+    mixed = (high ^ key) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29)) ^ low) * np.uint64(0xBF58476D1CE4E5B9)
+    mask = np.uint64(len(state) - 1)
+    place = (mixed ^ (mixed >> np.uint64(32))) & mask
+    free: Any = -1
+    while state[place] != EMPTY:
+        if state[place] == FREED:
+            free = np.int64(place) if free < 0 else free
+        elif table[place, 0] == high and table[place, 1] == low:
+            return np.int64(place), True
+        place = (place + np.uint64(1)) & mask
+    return (np.int64(place) if free < 0 else free), False
+
+
+@kernel
+def admit_ids(high: Any, low: Any, status: Any, own: Any, key: Any, table: Any, state: Any) -> Any:
+    """Add the ids of own reports that count; those with an id that is there are copies. Return how many are new."""
+    num = 0
+    for report in range(len(high)):
+        if own[report] and status[report] == COUNTED:
+            place, known = _place_of_id(high[report], low[report], key, table, state)
+            if known:
+                status[report] = REPLAYED
+            else:
+                table[place, 0], table[place, 1], state[place] = high[report], low[report], USED
+                num += 1
+    return num
+
+
+@kernel
+def forget_ids(high: Any, low: Any, key: Any, table: Any, state: Any) -> None:
+    for report in range(len(high)):
+        place, known = _place_of_id(high[report], low[report], key, table, state)
+        if known:
+            state[place] = FREED
+
+
+@kernel
+def gather_frames(data: Any, start: Any, size: Any, order: Any) -> Any:
+    """Copy reports with their lengths, in an order."""
+    total: Any = 0
+    for report in order:
+        total += size[report] + 4
+    out = np.empty(total, dtype=np.uint8)
+    at: Any = 0
+    for report in order:
+        length = size[report] + 4
+        out[at : at + length] = data[start[report] - 4 : start[report] - 4 + length]
+        at += length
+    return out

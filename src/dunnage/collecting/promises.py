@@ -27,7 +27,9 @@ from dunnage.model.guarantees import (
     CLAMPED,
     HONEST_REPORTS,
     INDEPENDENT_TIERS,
+    NO_METADATA,
     RANDOM_SLOTS,
+    SENT_BY,
     WEIGHED_VALUES,
     Assumption,
     Basis,
@@ -37,7 +39,7 @@ from dunnage.model.guarantees import (
     Promise,
     WithinCluster,
 )
-from dunnage.release.kinds.estimates import COLUMN_TYPES
+from dunnage.release.kinds.estimates import COLUMN_TYPES, OUTSIDE
 
 NAME = "estimates"
 ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
@@ -47,7 +49,6 @@ SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q, tiers count as differe
 QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16
 LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting", "other_time")
-OUTSIDE, OTHER = "outside", "other"  # in column path: outside the grid or missing; all paths that are not listed
 EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMN_TYPES.items()}
 _ALWAYS = ("quantity", "purpose", "value", "lower", "upper", "unit")
 _IN_CLEAR = "how many reports there are of each purpose and tier, and in which tier and at which slot each was made"
@@ -135,6 +136,7 @@ def estimates_promise(
     combine: str,
     rules: Collection[str],  # Ways in which tiers were combined
     verdicts: Mapping[str, NoiseVerdict],  # Whether the map of each purpose that has one is noise
+    senders: str | None = None,  # Who sent the reports to a collector; None if they came otherwise
 ) -> Promise:
     parts = {name: mechanism.promise() for name, mechanism in mechanisms.items()}
     claimed = any(part.basis is Basis.CLAIMED for part in parts.values())
@@ -144,6 +146,8 @@ def estimates_promise(
 
     guarantee, holds = _guarantees(task, losses, mechanisms, list(parts.values()))
     assumptions = list({item.name: item for part in parts.values() for item in part.assumptions}.values())
+    if senders is not None:
+        assumptions = [SENT_BY[senders] if item is NO_METADATA else item for item in assumptions]
     assumptions += [RANDOM_SLOTS, CLAMPED, HONEST_REPORTS]
     if PRECISION in rules:
         assumptions.append(WEIGHED_VALUES if combine == AUTO else INDEPENDENT_TIERS)

@@ -44,6 +44,7 @@ SYMBOLS, BITS = "symbols", "bits"
 
 _SAFE = 1 << 20  # symbols up to here can be squared and added up a chunk at a time in 64 bits
 _BIT_OF_BYTE = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.int64)  # (value of a byte, bit)
+BITS_OF_BYTE = _BIT_OF_BYTE.sum(axis=1)  # how many bits of a byte are set
 
 
 @dataclass

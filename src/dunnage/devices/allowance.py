@@ -530,6 +530,10 @@ class Allowance:
         moments = (schedule.moment(day, slot) for day, own in self._book.days.items() for slot in own.slots)
         return min((moment for moment in moments if moment > now), default=None)
 
+    @property
+    def open_days(self) -> tuple[int, ...]:
+        return tuple(sorted(self._book.days))
+
     def is_open(self, day: int) -> bool:
         return day in self._book.days
 

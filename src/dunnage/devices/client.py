@@ -19,6 +19,7 @@ from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.report import ID_BYTES, Report
 from dunnage.devices.subjects import Tier
 from dunnage.devices.task import MECHANISMS, Mechanism, Purpose, Task
+from dunnage.devices.tokens import Wallet
 from dunnage.errors import AllowanceError, ParameterError, TaskError
 from dunnage.exact import decimal_text
 from dunnage.noise.source import Noise
@@ -128,6 +129,8 @@ class Client:
         Returns the time in seconds after 1 January 1970, for calls without a time.
     noise
         Source of all randomness. A seeded one protects nobody, so its reports count as having no bound.
+    wallet
+        Tokens, if the collector accepts reports without a sender: a report then gets the id of its token.
 
     Raises
     ------
@@ -143,13 +146,19 @@ class Client:
     """
 
     def __init__(
-        self, task: Task, allowance: Allowance, *, clock: Callable[[], float] = time.time, noise: Noise | None = None
+        self,
+        task: Task,
+        allowance: Allowance,
+        *,
+        clock: Callable[[], float] = time.time,
+        noise: Noise | None = None,
+        wallet: Wallet | None = None,
     ) -> None:
         if allowance.task.digest != task.digest:
             raise AllowanceError("the allowance is open for another task. Open it with the client's task.")
         self.task, self.allowance = task, allowance
         self.losses = check_task(task)
-        self._clock, self._noise = clock, noise or Noise()
+        self._clock, self._noise, self._wallet = clock, noise or Noise(), wallet
         self._duties = {}
         for number, purpose in enumerate(task.purposes):
             index = task.tier_index(purpose, allowance.tier)
@@ -210,6 +219,10 @@ class Client:
 
     def _make(self, duty: _Duty, value: object, slot: Slot, now: float) -> bytes:
         """Spend, perturb, encode, store. A slot that was spent earlier without a report reports the missing input."""
+        report_id = b""
+        if self._wallet is not None:  # refuses before anything is spent
+            place = self.allowance.slots(slot.day).index(slot.slot) * len(self._duties) + duty.number
+            report_id = self._wallet.report_id(slot.day, place)
         if self.allowance.is_spent(slot, duty.name):
             value = None
             if slot not in self.allowance.due(now):
@@ -228,7 +241,7 @@ class Client:
             tier=duty.tier_index,
             day=slot.day,
             slot=slot.slot,
-            report_id=self._noise.draw_bytes(ID_BYTES),
+            report_id=report_id or self._noise.draw_bytes(ID_BYTES),
             payload=payload,
         ).to_bytes()
         self.allowance.store(slot, duty.name, report)

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from dunnage.devices.places import (
     AREA_NOTE,
+    CHOICES,
     ORACLES,
     InClear,
     Law,
@@ -241,8 +242,7 @@ class LocalTrajectory(OnGrid):
     epsilon, tiers
         Privacy loss of one report, of the whole path: one value for all, or public tiers.
     method
-        ``auto`` (see :func:`~dunnage.devices.places.choose_oracle`), ``randomised-response``, ``symmetric-unary``,
-        ``optimised-unary``, ``hadamard``. With ``as_published``: ``product`` (which ``auto`` means), ``qlp``, ``qjlp``.
+        As for places, without ``planar``. With ``as_published``: ``product`` (the default), ``qlp``, ``qjlp``.
     hops
         Largest distance, in cells (to the side, up or down, or both), from one cell of a path to the next. If a path
         goes further, each cell is moved towards the one reported before it until it is near enough.
@@ -271,7 +271,7 @@ class LocalTrajectory(OnGrid):
     name: ClassVar[str] = "local-trajectory"
     num_steps: ClassVar[tuple[int, int]] = (2, 3)
     parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "area_in_clear", "hops")
-    methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES)
+    methods: ClassVar[tuple[str, ...]] = (*CHOICES, *ORACLES)
     steps: int
     hops: int = 1
     paths: PathCode = field(init=False, repr=False, compare=False)
@@ -282,7 +282,7 @@ class LocalTrajectory(OnGrid):
         if self.steps not in (2, 3):
             raise ParameterError(f"steps must be 2 or 3. Got {str(self.steps)[:20]}. Longer paths are noise.")
         integer(self.hops, "hops", least=1)
-        if self.as_published and self.method == "auto":
+        if self.as_published and self.method in CHOICES:
             object.__setattr__(self, "method", "product")
         allowed = PUBLISHED if self.as_published else self.methods
         if self.method not in allowed:

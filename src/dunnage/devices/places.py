@@ -8,12 +8,13 @@ the loss between two inputs is a difference of rational numbers, and the worst c
 exact, without floating-point numbers.
 
 Frequency oracles report one of k inputs so that the share of each can be estimated. They differ in the variance of the
-estimate and in the size of a report; :func:`choose_oracle` picks one. :class:`Planar` reports a cell near the true one:
+estimate and in the size of a report; :func:`best_oracle` picks one. :class:`Planar` reports a cell near the true one:
 geo-indistinguishability as an exact law, by a norm that is at most 0.5 % shorter than the Euclidean distance.
 
 ``docs/proofs/local-location.md`` has the proofs and a table of variances. The oracles are those of Wang, Blocki, Li,
-Jha, USENIX Security 2017 (randomised response, unary encodings), Acharya, Sun, Zhang, AISTATS 2019 (Hadamard response)
-and Yao et al. 2024, Algorithm 3 (L-RR).
+Jha, USENIX Security 2017 (randomised response, unary encodings), Ye, Barg, IEEE Transactions on Information Theory 2018
+(subset selection), Acharya, Sun, Zhang, AISTATS 2019 (Hadamard response), Feldman, Nelson, Nguyen, Talwar, ICML 2022
+(projective geometry) and Yao et al. 2024, Algorithm 3 (L-RR).
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ MAX_ENUMERATED = 1 << 20  # pairs of an input and a symbol that :func:`enumerate
 MAX_INPUTS = 1 << 48
 MAX_UNARY_INPUTS = 1 << 20
 MAX_REPORT_BITS = 4097  # longest report that :func:`choose_oracle` accepts: half a kilobyte
-NEARLY_AS_GOOD = Fraction(11, 10)  # times the least variance: such an oracle is as good, if its report is smaller
+NEARLY_AS_GOOD = Fraction(103, 100)  # times the least variance: such an oracle is as good, if its report is smaller
+MAX_POINTS = 1 << 24  # points of a projective space that are worth counting for a lower variance
 ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
 NOISE_FACTOR = Fraction(5, 2)  # a map is noise if a share's standard deviation exceeds this many mean shares
 Number = TypeVar("Number", float, Fraction)
@@ -126,27 +128,32 @@ class Law(ABC):
             raise ParameterError("there are too many symbols to list. Use the closed form, loss.")
         return range(self.num_symbols)
 
+    def possible(self, symbol: int) -> bool:
+        """Return whether some input can lead to a symbol."""
+        return symbol < self.num_symbols
+
     def read(self, symbol: int) -> list[tuple[int | None, int]]:
         """Split a symbol into its part in clear, or None, and the symbol of the oracle; one pair for each place."""
         return [(None, symbol)]
 
 
-# Exact chances. Each is weight / (e^x + weight) for a whole number and a rational x > 0. This is irrational; its binary
-# digits come from bounds on e^-x that are as close as necessary.
+# Exact chances. Each is weight / (e^x + weight) for a rational weight and a rational x > 0. This is irrational; its
+# binary digits come from bounds on e^-x that are as close as necessary.
 @lru_cache(maxsize=512)
-def chance_digits(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
+def chance_digits(weight: int | Fraction, x: Fraction, bits: int) -> tuple[int, int]:
     """Return the first binary digits of ``weight / (exp(x) + weight)`` that are certain, at most ``bits`` of them."""
-    width = bits + weight.bit_length() + 8
-    low, high = exp_interval(x, width)
+    width = bits + weight.numerator.bit_length() + 8
+    low, high = (weight.numerator * end for end in exp_interval(x, width))
     one = 1 << width
-    lower = (weight * low << width) // (one + weight * low)
-    upper = min(ceil_divide(weight * high << width, one + weight * high), one - 1)  # the chance is below 1
+    all_of = weight.denominator << width
+    lower = (low << width) // (all_of + low)
+    upper = min(ceil_divide(high << width, all_of + high), one - 1)  # the chance is below 1
     # The whole part of chance * 2^width is between lower and upper, so the digits that these two share are right.
     certain = width - (lower ^ upper).bit_length()
     return lower >> max(width - bits, width - certain), min(certain, bits)
 
 
-def draw_chance(weight: int, x: Fraction, noise: Noise) -> bool:
+def draw_chance(weight: int | Fraction, x: Fraction, noise: Noise) -> bool:
     word = num_bits = 0
     bits = 64
     while True:
@@ -177,25 +184,100 @@ def draw_bits(num: int, x: Fraction, noise: Noise) -> int:
         num_used, precision = max(certain, num_used), 2 * precision
 
 
+def odds_exceed(epsilon: Fraction, limit: Fraction) -> bool:
+    """Return whether exp(epsilon) exceeds a positive limit, by integers alone, so that device and platform agree."""
+    bits = 64 + limit.numerator.bit_length()
+    while True:  # exp(epsilon) is irrational, so never equal to the limit
+        low, high = exp_interval(epsilon, bits)
+        border = (limit.denominator << bits) // limit.numerator  # exp(-epsilon) < 1/limit, times 2^bits
+        if high <= border or low > border:
+            return high <= border
+        bits *= 2
+
+
 @lru_cache(maxsize=512)
 def best_blocks(epsilon: Fraction, most: int) -> int:
-    """Return the best number of blocks of a Hadamard response: a power of two, at most ``most``, by integers alone."""
-
+    """Return the best number of blocks of a Hadamard response: a power of two, at most ``most``."""
     # With inputs spread evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as
-    # many have less exactly if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
-    def odds_exceed(limit: Fraction) -> bool:
-        bits = 64 + limit.numerator.bit_length()
-        while True:  # exp(epsilon) is irrational, so never equal to the limit
-            low, high = exp_interval(epsilon, bits)
-            border = (limit.denominator << bits) // limit.numerator  # exp(-epsilon) < 1/limit, times 2^bits
-            if high <= border or low > border:
-                return high <= border
-            bits *= 2
-
+    # many have less exactly if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root.
     blocks = 1
-    while 2 * blocks <= most and odds_exceed(1 + Fraction(17 * blocks, 6)):
+    while 2 * blocks <= most and odds_exceed(epsilon, 1 + Fraction(17 * blocks, 6)):
         blocks *= 2
     return blocks
+
+
+@lru_cache(maxsize=512)
+def best_size(epsilon: Fraction, num_inputs: int) -> int:
+    """Return the size of subsets with the least variance: the number nearest to num_inputs / (exp(epsilon) + 1)."""
+    low, high = 1, num_inputs
+    while low < high:  # the least size for which num_inputs < (size + 1/2) (exp(epsilon) + 1)
+        size = (low + high) // 2
+        limit = Fraction(2 * num_inputs, 2 * size + 1) - 1
+        low, high = (low, size) if limit <= 1 or odds_exceed(epsilon, limit) else (size + 1, high)
+    return low
+
+
+def _next_prime(start: int) -> int:
+    """Return the smallest prime of at least ``start``."""
+    number = max(start, 2)
+    while any(number % divisor == 0 for divisor in range(2, math.isqrt(number) + 1)):
+        number += 1
+    return number
+
+
+@lru_cache(maxsize=512)
+def best_geometry(epsilon: Fraction, num_inputs: int) -> tuple[int, int]:
+    """Return the prime and the dimension of a projective space for some inputs, with the least variance."""
+    # The variance is least near exp(epsilon) + 1 elements of the field, and almost the same for half or twice as many.
+    # So the candidates are the primes around it, in the least dimension with enough points, and for each dimension the
+    # smallest prime that has enough, in case the others have too many points to count.
+    below, above = 1, num_inputs  # exp(epsilon), rounded down, but at most the number of inputs
+    while below < above:
+        middle = (below + above + 1) // 2
+        below, above = (middle, above) if odds_exceed(epsilon, Fraction(middle)) else (below, middle - 1)
+    primes = {_next_prime(below + 2)}
+    primes.add(next(prime for prime in range(below + 1, 1, -1) if _next_prime(prime) == prime))
+    sizes = []
+    for prime in primes:
+        dimension = 2
+        while _num_points(prime, dimension) < num_inputs:
+            dimension += 1
+        sizes.append((prime, dimension))
+    for dimension in range(3, num_inputs.bit_length() + 2):
+        prime = 2
+        while _num_points(prime, dimension) < num_inputs:
+            prime = _next_prime(max(prime + 1, int(num_inputs ** (1 / (dimension - 1))) - 2))
+        sizes.append((prime, dimension))
+    ratio = Fraction(exp_interval(epsilon, 256)[0], 1 << 256)
+
+    def variance(size: tuple[int, int]) -> tuple[bool, Fraction | int, int]:
+        points = _num_points(*size)
+        if points > MAX_POINTS:
+            return True, points, 0
+        chances = design_chances(*_evenness(*size), ratio)
+        return False, variance_of_pair(*chances, Fraction(1, num_inputs)), points
+
+    return min(sizes, key=variance)
+
+
+def _num_points(prime: int, dimension: int) -> int:
+    return int((prime**dimension - 1) // (prime - 1))  # int: powers of whole numbers have no type of their own
+
+
+def _evenness(prime: int, dimension: int) -> tuple[Fraction, Fraction]:
+    """Return the rarity and the overlap of hyperplanes; see :class:`Design`."""
+    on_plane = _num_points(prime, dimension - 1)
+    return Fraction(prime ** (dimension - 1), on_plane), Fraction(_num_points(prime, dimension - 2), on_plane)
+
+
+def design_chances(rarity: Fraction, overlap: Fraction, ratio: Number) -> tuple[Number, Number]:
+    p = rarity.denominator / (rarity.denominator + rarity.numerator * ratio)
+    both = overlap.numerator + (overlap.denominator - overlap.numerator) * ratio
+    return p, p * both / overlap.denominator
+
+
+def variance_of_pair(p: Number, q: Number, share: Number) -> Number:
+    return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
 
 
 def check_epsilon(epsilon: Fraction) -> Fraction:
@@ -267,32 +349,61 @@ class _Oracle(Law):
     def score(self, symbol: int, index: int) -> int:
         """Return 1 if a symbol supports an input; the estimate of its share is scale * (mean score - offset)."""
 
-    def exponent(self, index: int, symbol: int) -> Fraction:
+    def exponent(self, index: int, symbol: int) -> Fraction | None:
         return self.loss if self.score(symbol, index) == 1 else Fraction(0)
 
     def variance(self, share: float, num: float) -> float:
         return self.variance_of_one(share, self.ratio) / num
 
     def variance_of_one(self, share: Number, ratio: Number) -> Number:
-        p, q = self.chances(ratio)
-        return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
+        return variance_of_pair(*self.chances(ratio), share)
 
 
-class RandomisedResponse(_Oracle):
+class Design(_Oracle):
+    """A law whose symbols support inputs evenly: each input by as many symbols, and any two together by as many."""
+
+    # A symbol that supports the input has odds exp(epsilon) to 1 against one that does not.
+
+    @property
+    @abstractmethod
+    def rarity(self) -> Fraction:
+        """Symbols that do not support an input, over those that do."""
+
+    @property
+    @abstractmethod
+    def overlap(self) -> Fraction:
+        """Share of the symbols that support an input which support a given other one as well."""
+
+    @property
+    @abstractmethod
+    def num_supporting(self) -> int:
+        """Number of symbols that support an input."""
+
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        return design_chances(self.rarity, self.overlap, ratio)
+
+    def draws_outside(self, noise: Noise) -> bool:
+        """Decide at random that the symbol shall not support its input."""
+        return draw_chance(self.rarity, self.epsilon, noise)
+
+
+class RandomisedResponse(Design):
     name: ClassVar[str] = "randomised-response"
+    overlap: ClassVar[Fraction] = Fraction(0)
+    num_supporting: ClassVar[int] = 1
+
+    @property
+    def rarity(self) -> Fraction:
+        return Fraction(self.num_inputs - 1)
 
     def perturb(self, index: int, noise: Noise) -> int:
-        if draw_chance(self.num_inputs - 1, self.epsilon, noise):
+        if self.draws_outside(noise):
             other = noise.below(self.num_inputs - 1)
             return other + (other >= index)
         return index
 
     def score(self, symbol: int, index: int) -> int:
         return int(symbol == index)
-
-    def chances(self, ratio: Number) -> tuple[Number, Number]:
-        p = 1 / (1 + (self.num_inputs - 1) * ratio)
-        return p, ratio * p
 
 
 class _Unary(_Oracle):
@@ -345,6 +456,44 @@ class PublishedUnary(SymmetricUnary):
     name: ClassVar[str] = "published-unary"
     loss_factor: ClassVar[int] = 2
     ratio_share: ClassVar[Fraction] = Fraction(1)
+
+
+class SubsetSelection(_Unary, Design):
+    """Report a set of inputs of a fixed size, the own one among them with the odds of epsilon: the least variance."""
+
+    name: ClassVar[str] = "subset-selection"
+
+    @property
+    def size(self) -> int:
+        """Number of inputs in every set; any other symbol is impossible."""
+        return best_size(self.epsilon, self.num_inputs)
+
+    @property
+    def rarity(self) -> Fraction:
+        return Fraction(self.num_inputs - self.size, self.size)
+
+    @property
+    def overlap(self) -> Fraction:
+        return Fraction(self.size - 1, self.num_inputs - 1)
+
+    @property
+    def num_supporting(self) -> int:
+        return math.comb(self.num_inputs - 1, self.size - 1)
+
+    def possible(self, symbol: int) -> bool:
+        return symbol < self.num_symbols and symbol.bit_count() == self.size
+
+    def exponent(self, index: int, symbol: int) -> Fraction | None:
+        return super().exponent(index, symbol) if self.possible(symbol) else None
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        outside = self.draws_outside(noise)
+        others = 0  # a uniform set of the others, as bits (Floyd's algorithm)
+        for last in range(self.num_inputs - self.size - outside, self.num_inputs - 1):
+            other = noise.below(last + 1)
+            others |= 1 << (last if others >> other & 1 else other)
+        below = others & (1 << index) - 1
+        return (others ^ below) << 1 | below | (not outside) << index
 
 
 class HadamardResponse(_Oracle):
@@ -409,36 +558,124 @@ class HadamardResponse(_Oracle):
         return square / (p - q) ** 2
 
 
-Oracle = RandomisedResponse | SymmetricUnary | OptimisedUnary | HadamardResponse
+class ProjectiveResponse(Design):
+    """Report a point of a finite projective space: a few bits, and nearly the least variance, for any many inputs."""
+
+    # Inputs and symbols are points: vectors over the field of q elements, of which all multiples are one point. A
+    # symbol supports the inputs to which it is orthogonal: a hyperplane. Symbol y < q^(t-1) is the point (1, digits of
+    # y), the others are (0, point y - q^(t-1) of one dimension less). Input i is (i mod q, point i // q of one
+    # dimension less), the very last one (1, 0, ..., 0): so the supports of all inputs come from sums along lines.
+
+    name: ClassVar[str] = "projective"
+
+    @property
+    def geometry(self) -> tuple[int, int]:
+        """The prime q and the dimension t."""
+        return best_geometry(self.epsilon, self.num_inputs)
+
+    @property
+    def num_symbols(self) -> int:
+        return _num_points(*self.geometry)
+
+    @property
+    def num_supporting(self) -> int:
+        prime, dimension = self.geometry
+        return _num_points(prime, dimension - 1)
+
+    @property
+    def rarity(self) -> Fraction:
+        return _evenness(*self.geometry)[0]
+
+    @property
+    def overlap(self) -> Fraction:
+        return _evenness(*self.geometry)[1]
+
+    def point(self, number: int, dimension: int) -> list[int]:
+        prime, zeros = self.geometry[0], 0
+        while number >= (size := prime ** (dimension - zeros - 1)):
+            number, zeros = number - size, zeros + 1
+        digits = [number // prime**place % prime for place in range(dimension - zeros - 2, -1, -1)]
+        return [0] * zeros + [1] + digits
+
+    def input_point(self, index: int) -> list[int]:
+        prime, dimension = self.geometry
+        if index == prime * self.num_supporting:
+            return [1] + [0] * (dimension - 1)
+        direction, first = divmod(index, prime)
+        return [first, *self.point(direction, dimension - 1)]
+
+    def score(self, symbol: int, index: int) -> int:
+        pairs = zip(self.input_point(index), self.point(symbol, self.geometry[1]), strict=True)
+        return int(sum(one * other for one, other in pairs) % self.geometry[0] == 0)
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        prime, dimension = self.geometry
+        own = self.input_point(index)
+        pivot = own.index(1, 1) if any(own[1:]) else 0  # a coordinate in which the own point has a 1
+        # Every point on the hyperplane has just one representative with these other coordinates, up to a factor; every
+        # point off it has just one whose product with the own point is 1.
+        if outside := self.draws_outside(noise):
+            number = noise.below(prime ** (dimension - 1))
+            vector = [number // prime**place % prime for place in range(dimension - 1)]
+        else:
+            vector = self.point(noise.below(self.num_supporting), dimension - 1)
+        vector.insert(pivot, 0)
+        vector[pivot] = (outside - sum(one * other for one, other in zip(own, vector, strict=True))) % prime
+        zeros = next(place for place, coordinate in enumerate(vector) if coordinate)
+        factor, symbol = pow(vector[zeros], -1, prime), 0
+        for coordinate in vector[zeros + 1 :]:
+            symbol = symbol * prime + coordinate * factor % prime
+        return symbol + sum(int(prime ** (dimension - 1 - place)) for place in range(zeros))
+
+
+Oracle = RandomisedResponse | SymmetricUnary | OptimisedUnary | SubsetSelection | HadamardResponse | ProjectiveResponse
 
 ORACLES: Mapping[str, type[Oracle]] = {
-    kind.name: kind for kind in (RandomisedResponse, SymmetricUnary, OptimisedUnary, HadamardResponse)
+    kind.name: kind
+    for kind in (
+        *(RandomisedResponse, SymmetricUnary, OptimisedUnary),
+        *(HadamardResponse, SubsetSelection, ProjectiveResponse),
+    )
 }
 
 
+def _variance(oracle: Oracle, share: Fraction) -> Fraction:
+    """Return the variance of one report as a fraction: device and platform must compare the same numbers."""
+    return oracle.variance_of_one(share, Fraction(exp_interval(oracle.ratio_epsilon, 256)[0], 1 << 256))
+
+
 @lru_cache(maxsize=256)
-def choose_oracle(num_inputs: int, epsilon: Fraction) -> Oracle:
-    """Choose the oracle with the smallest report among those within 10 % of the least variance at a share of 0."""
-
-    # None may be worse than symmetric unary encoding if that fits. So the choice is randomised response up to about 3.4
-    # exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
-    # Device and platform must make the same choice, so variances are compared as fractions, not as floats.
-    def variance_at_zero(oracle: Oracle) -> Fraction:
-        return oracle.variance_of_one(Fraction(0), Fraction(exp_interval(oracle.ratio_epsilon, 256)[0], 1 << 256))
-
-    unary_fits = num_inputs <= MAX_REPORT_BITS
-    kinds: tuple[type[Oracle], ...] = (RandomisedResponse, HadamardResponse, *((OptimisedUnary,) if unary_fits else ()))
-    oracles: list[Oracle] = [kind(num_inputs=num_inputs, epsilon=epsilon) for kind in kinds]
-    pairs = [(variance_at_zero(oracle), oracle) for oracle in oracles]
+def best_oracle(num_inputs: int, epsilon: Fraction) -> Oracle:
+    """Choose the oracle with the smallest report among those within 3 % of the least variance at the mean share."""
+    kinds: tuple[type[Oracle], ...] = (RandomisedResponse, HadamardResponse, ProjectiveResponse)
+    kinds += (SubsetSelection,) if num_inputs <= MAX_REPORT_BITS else ()
+    oracles = [kind(num_inputs=num_inputs, epsilon=epsilon) for kind in kinds]
+    pairs = [(_variance(oracle, Fraction(1, num_inputs)), oracle) for oracle in oracles]
     bound = NEARLY_AS_GOOD * min(variance for variance, _ in pairs)
-    if unary_fits:
-        bound = min(bound, variance_at_zero(SymmetricUnary(num_inputs=num_inputs, epsilon=epsilon)))
     return min((pair for pair in pairs if pair[0] <= bound), key=lambda pair: (pair[1].payload_bits, pair[0]))[1]
 
 
+@lru_cache(maxsize=256)
+def first_oracle(num_inputs: int, epsilon: Fraction) -> Oracle:
+    """Choose as version 0.1.0 did, because its tasks name no law: the smallest report within 10 % at a share of 0."""
+    unary_fits = num_inputs <= MAX_REPORT_BITS
+    kinds: tuple[type[Oracle], ...] = (RandomisedResponse, HadamardResponse, *((OptimisedUnary,) if unary_fits else ()))
+    oracles: list[Oracle] = [kind(num_inputs=num_inputs, epsilon=epsilon) for kind in kinds]
+    pairs = [(_variance(oracle, Fraction(0)), oracle) for oracle in oracles]
+    bound = Fraction(11, 10) * min(variance for variance, _ in pairs)
+    if unary_fits:  # none may be worse than symmetric unary encoding
+        bound = min(bound, _variance(SymmetricUnary(num_inputs=num_inputs, epsilon=epsilon), Fraction(0)))
+    return min((pair for pair in pairs if pair[0] <= bound), key=lambda pair: (pair[1].payload_bits, pair[0]))[1]
+
+
+# Methods that choose an oracle. "auto" is what a policy or task of version 0.1.0 means, also if it names no method;
+# what Dunnage writes today says "best".
+CHOICES = {"auto": first_oracle, "best": best_oracle}
+
+
 def find_oracle(method: str, num_inputs: int, epsilon: Fraction) -> Oracle:
-    if method == "auto":
-        return choose_oracle(num_inputs, epsilon)
+    if method in CHOICES:
+        return CHOICES[method](num_inputs, epsilon)
     return ORACLES[method](num_inputs=num_inputs, epsilon=epsilon)
 
 
@@ -478,6 +715,10 @@ class InClear(Law):
         if index == self.num_inputs - 1:
             return 0, self.group_size
         return divmod(index, self.group_size)
+
+    def possible(self, symbol: int) -> bool:
+        group, of_oracle = divmod(symbol, self.oracle.num_symbols)
+        return group < self.num_groups and self.oracle.possible(of_oracle)
 
     def read(self, symbol: int) -> list[tuple[int | None, int]]:
         return [divmod(symbol, self.oracle.num_symbols)]
@@ -661,8 +902,8 @@ class OnGrid(Tiered[Law], ABC):
         if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
             raise ReportError(f"the payload of this report must be {size} bytes long. Leave the report out.")
         symbol = int.from_bytes(payload, "little")
-        if symbol >= law.num_symbols:
-            raise ReportError("no report of this task can have this payload: its number is too large. Leave it out.")
+        if not law.possible(symbol):
+            raise ReportError("no report of this task can have this payload. Leave it out.")
         return law.read(symbol)
 
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
@@ -756,8 +997,9 @@ class LocalLocation(OnGrid):
     epsilon, tiers
         Privacy loss of one report: one value for all, or public tiers. With ``planar``: per kilometre.
     method
-        ``auto`` (see :func:`choose_oracle`), ``randomised-response``, ``symmetric-unary``, ``optimised-unary``,
-        ``hadamard``; or ``planar``: a nearby cell, for a promise that weakens with distance.
+        ``best`` (see :func:`best_oracle`; ``auto`` is the choice of version 0.1.0), ``randomised-response``,
+        ``symmetric-unary``, ``optimised-unary``, ``subset-selection``, ``hadamard``, ``projective``; or ``planar``: a
+        nearby cell, for a promise that weakens with distance.
     area_in_clear
         Show the area of the grid, and hide only the place inside it.
     as_published
@@ -786,7 +1028,7 @@ class LocalLocation(OnGrid):
     name: ClassVar[str] = "local-location"
     num_steps: ClassVar[tuple[int, int]] = (1, 1)
     parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "area_in_clear")
-    methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES, Planar.name)
+    methods: ClassVar[tuple[str, ...]] = (*CHOICES, *ORACLES, Planar.name)
 
     def _check_method(self) -> None:
         if not isinstance(self.grid, Grid):
@@ -795,7 +1037,7 @@ class LocalLocation(OnGrid):
             raise ParameterError("a map needs a grid of at least 2 levels. Got 1, which is a single cell.")
         if self.method not in self.methods:
             raise ParameterError(f"method must be one of {', '.join(self.methods)}. Got {str(self.method)[:40]!r}.")
-        if self.as_published and self.method != "auto":
+        if self.as_published and self.method not in CHOICES:
             raise ParameterError("as_published has its own method. Leave method out.")
         if self.area_in_clear and self.method == Planar.name:
             raise ParameterError("planar hides the area by its own law. Leave area_in_clear out.")

@@ -208,8 +208,12 @@ class Schedule(Described):
 
     def accepts(self, day: int, slot: int, now: float | None = None) -> bool:
         """Return whether a collector accepts a report of a slot, of a day of the task, and if given, at that time."""
-        early, late = self.moment(day, slot) - self.skew_seconds, self.deadline(day, slot) + self.skew_seconds
+        early, late = self.accepted_times(day, slot)
         return self.covers(day) and self.chooses(slot) and (now is None or early <= now <= late)
+
+    def accepted_times(self, day: int, slot: int) -> tuple[int, int]:
+        """Return from when until when a collector accepts a report of a slot."""
+        return self.moment(day, slot) - self.skew_seconds, self.deadline(day, slot) + self.skew_seconds
 
     def draw_slots(self, noise: Noise) -> tuple[int, ...]:
         """Sample the slots of a day: all sets of ``slots_per_day`` moments are equally likely."""

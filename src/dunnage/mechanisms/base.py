@@ -247,8 +247,8 @@ class Mechanism(Model, abc.ABC):
             measures=outcome.measures
             if expected is None
             else outcome.measures.model_copy(update={"expected": expected}),
-            spend=SpendStatement(id=spend.id, at=spend.at),
-            composed=ledger.statement(dataset.policy.dataset).composed(),
+            spend=SpendStatement(id=spend.id, at=spend.at, number=spend.number, head=spend.head),
+            composed=ledger.composed(dataset.policy.dataset),
         )
         release = Release(certificate=certificate, data=outcome.data, classes=outcome.classes, members=outcome.members)
         columns, parts = {name: np.zeros(0, dtype=np.int64) for name in ("row", "source_row")}, dataset.parts

@@ -92,6 +92,7 @@ class ClassFigures(TypedDict, total=False):
     importance: ImportanceStatement
     distortion: Distortion
     k_chosen: int
+    limits_chosen: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -75,6 +75,8 @@ _SHOWN = {
     "the lowest node above all values of": ("tree",),
     "the set of all values that occur of": ("graph", "category", "ordinal"),
 }
+AUTOMATIC = "auto"
+MAX_HALVINGS = 7  # of a domain's diameter, in the search for limits
 _MAY_REFUSE = ("max_distortion", "max_suppressed", "keep", "l", "t")
 
 
@@ -147,6 +149,10 @@ def _importance(given: Any) -> str | Pairs:
     return importance_of(given, Fraction(1), Fraction(5), "Use 1 for the least important attribute.")
 
 
+def _limits(given: Any) -> str | Pairs:
+    return AUTOMATIC if given == AUTOMATIC else _numbers(given, "limits", "0 or more", lambda value: value >= 0)
+
+
 _Share = Annotated[Fraction | None, optional(_Range(0, 1).read), PLAIN]
 
 
@@ -174,7 +180,9 @@ class UtilityClusters(ClassMechanism):
         equal width.
     limits
         Largest width of a class, by attribute: in the unit of a number, in path length of a network, in leaves of a
-        tree, in steps of an ordinal (C1). Records that fit nowhere are suppressed.
+        tree, in steps of an ordinal (C1). Records that fit nowhere are suppressed. ``auto`` searches for limits that
+        lower the total distortion, in which a suppressed record counts 1, among halvings of each domain's diameter;
+        with ``max_distortion``, for the largest k with some limits.
     max_suppressed
         Largest share of records that may be suppressed, 0 to 1 (C2). Records of small strata count.
     max_risk
@@ -249,9 +257,9 @@ class UtilityClusters(ClassMechanism):
         PlainSerializer(lambda buckets: {name: {kind: plain(size)} for name, (kind, size) in buckets}),
     ] = ()
     limits: Annotated[
-        Pairs,
-        PlainValidator(lambda given: _numbers(given, "limits", "0 or more", lambda value: value >= 0)),
-        PlainSerializer(plain_pairs),
+        str | Pairs,
+        PlainValidator(_limits),
+        PlainSerializer(lambda limits: limits if isinstance(limits, str) else plain_pairs(limits)),
     ] = ()
     keep: Annotated[
         tuple[tuple[str, Pairs], ...],
@@ -289,6 +297,10 @@ class UtilityClusters(ClassMechanism):
     def least_k(self) -> int:
         return measures.LEAST_K if self.k is None else self.k
 
+    @property
+    def given_limits(self) -> Pairs:
+        return () if isinstance(self.limits, str) else self.limits
+
     def weights(self, release: Release) -> Mapping[str, float]:
         stated = release.certificate.rows.importance
         require(stated is not None, "certificate.json: the importance of attributes makes no sense")
@@ -308,7 +320,13 @@ class UtilityClusters(ClassMechanism):
         sizes = classes.column("size").to_numpy()
         weights = measures.shares_of({name: factors[name] for name in names})
         widths = {name: class_widths(release, classes, name)[0] for name in names}
-        for name, limit in self.limits:
+        limits, chosen = self.given_limits, stated.limits_chosen
+        if self.limits == AUTOMATIC:
+            limits = tuple((name, exact(limit)) for name, limit in (chosen or {}).items())
+            possible = {name: {limit for _, limit in halvings(domain_of(release, name))} for name in names}
+            fits = chosen is not None and all(limit in possible.get(name, ()) for name, limit in limits)
+            require(fits, "certificate.json: the mechanism cannot have chosen these limits")
+        for name, limit in limits:
             domain = domain_of(release, name)
             most = measures.width_limit(domain, limit) * (1 + measures.LIMIT_TOLERANCE) + measures.LIMIT_TOLERANCE
             require(float(widths[name].max()) * domain.diameter <= most, f"classes: {name} is wider than its limit")
@@ -332,6 +350,7 @@ class UtilityClusters(ClassMechanism):
                 "suppression": num_suppressed / (released + num_suppressed),
             },
             **({} if self.max_distortion is None else {"k_chosen": stated.k_chosen}),
+            **({"limits_chosen": chosen} if self.limits == AUTOMATIC else {}),
         }
 
     def reaches(self, class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
@@ -365,6 +384,8 @@ class UtilityClusters(ClassMechanism):
             )
         if self.max_distortion is not None:
             in_clear.append("the k of the classes: the largest k in the search with a low enough distortion")
+        if self.limits == AUTOMATIC:
+            in_clear.append("which limits on widths, among halvings of each domain, gave the lowest distortion")
         in_clear += [
             f"the {statistic} of {name} over all records, to within {plain(share)} of the width of its domain: the "
             f"{statistic} of the middles of intervals is that close to it"
@@ -392,12 +413,15 @@ class UtilityClusters(ClassMechanism):
         """
         self._check_schema(dataset.schema)
         records = _Records(self, dataset, progress)
+        most = math.inf if self.max_distortion is None else len(records) * float(self.max_distortion)
+        most *= 1 + measures.LIMIT_TOLERANCE
         k, classes = self.least_k, records.classes(self.least_k)
+        if self.max_distortion is None or classes.loss_sum > most:
+            classes = records.with_best_limits(k, classes)
         if self.max_distortion is None:
             return classes
         # Double k while the distortion is low enough, then halve the gap: this k is good enough, and k + 1 is not.
         # Distortion need not rise with every k, so an even larger k may be good enough as well.
-        most = len(records) * float(self.max_distortion) * (1 + measures.LIMIT_TOLERANCE)
         if classes.loss_sum > most:
             raise Refusal(
                 f"at k = {k} the distortion is {classes.loss_sum / len(records):.4f}, above max_distortion = "
@@ -409,6 +433,8 @@ class UtilityClusters(ClassMechanism):
             larger = min(2 * k, bad - 1) if doubling else (k + bad) // 2
             try:
                 attempt = records.classes(larger)
+                if attempt.loss_sum > most:
+                    attempt = records.with_best_limits(larger, attempt)
                 fits = attempt.loss_sum <= most
             except Refusal:
                 fits = False
@@ -416,6 +442,8 @@ class UtilityClusters(ClassMechanism):
                 k, classes = larger, attempt
             else:
                 bad, doubling = larger, False
+        if self.limits == AUTOMATIC and "limits_chosen" not in classes.figures:
+            classes = records.with_best_limits(k, classes)
         return replace(classes, figures={**classes.figures, "k_chosen": k})
 
     def _check_schema(self, schema: Schema) -> None:
@@ -442,7 +470,7 @@ class UtilityClusters(ClassMechanism):
                     f"the network of {name!r} is directed, so the way back may be longer. Make it undirected, or "
                     "set symmetrise = true to take the longer way."
                 )
-        tables = {"limits": self.limits, "buckets": self.buckets, "keep": self.keep}
+        tables = {"limits": self.given_limits, "buckets": self.buckets, "keep": self.keep}
         if not isinstance(self.importance, str):
             tables["importance"] = self.importance
         for what, table in tables.items():
@@ -468,6 +496,16 @@ class UtilityClusters(ClassMechanism):
                 f"{self.method} counts records, but the policy identifies persons by {schema.person!r}. "
                 'Use method = "growth", or leave out [contribution].'
             )
+
+
+def halvings(domain: Any) -> list[tuple[float, Fraction]]:
+    """Return widths that halve the diameter of a public domain, the widest first, and the limits that say so."""
+    first = int(isinstance(domain, Tree))  # the limit of a tree counts leaves
+    whole = domain.upper - domain.lower if isinstance(domain, Numeric) else Fraction(domain.diameter)
+    shares = (whole / 2**times for times in range(1, MAX_HALVINGS + 1))
+    if not isinstance(domain, Numeric | Graph):
+        shares = (Fraction(math.floor(share)) for share in shares)
+    return [(float(share), share + first) for share in shares]
 
 
 # How classes are formed: records are put into one metric, clustered stratum by stratum, then counted. They are sorted
@@ -563,6 +601,7 @@ class _Records:
         scales = distance_deviations(number_rows, code_rows, tables) if unit else diameters
         charge, near = near_weights(weights, diameters), near_weights(weights, scales)
         self.metric = Metric(number_rows, code_rows, tables, charge, near)
+        self.limits = dict(mechanism.given_limits)
         self.constraints = self._constraints()
         self.sizes = self._persons(self.stratum, self.num_strata)
 
@@ -572,11 +611,9 @@ class _Records:
     def _constraints(self) -> Constraints | None:
         """Return the constraints of clusterings; None if there are none, and then no clustering suppresses records."""
         own = self.mechanism
-        if not own.limits and own.max_suppressed is None and own.l is None and own.t is None and own.price >= 1:
+        if not self.limits and own.max_suppressed is None and own.l is None and own.t is None and own.price >= 1:
             return None
-        limits = [
-            measures.width_limit(c.attribute.domain, dict(own.limits).get(c.attribute.name)) for c in self.columns
-        ]
+        limits = [measures.width_limit(c.attribute.domain, self.limits.get(c.attribute.name)) for c in self.columns]
         diverse = own.l is not None or own.t is not None
         ranks = [_ranks(self.dataset, a)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
         for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
@@ -623,7 +660,7 @@ class _Records:
         sums = []
         for column, of_class in zip(self.columns, generalised, strict=True):
             widths, name = _widths(of_class, column), column.attribute.name
-            limit = measures.width_limit(column.attribute.domain, dict(self.mechanism.limits).get(name))
+            limit = measures.width_limit(column.attribute.domain, self.limits.get(name))
             if float(widths.max()) > limit + measures.LIMIT_TOLERANCE * max(1.0, limit):
                 raise InternalError(f"a class is wider in {name!r} than its limit")
             sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
@@ -673,10 +710,32 @@ class _Records:
             },
         )
 
+    def with_best_limits(self, k: int, classes: EquivalenceClasses) -> EquivalenceClasses:
+        """Lower the distortion by limits that halve one domain after the other, the most important attribute first."""
+        if self.mechanism.limits != AUTOMATIC:
+            return classes
+        best: dict[str, Fraction] = {}
+        for column in sorted(self.columns, key=lambda column: -self.weights[column.attribute.name]):
+            name = column.attribute.name
+            for _, limit in halvings(column.attribute.domain):
+                self.limits = {**best, name: limit}
+                self.constraints = self._constraints()
+                try:
+                    attempt = self.classes(k)
+                except Refusal:
+                    break  # a narrower limit suppresses even more
+                if attempt.loss_sum < classes.loss_sum - measures.LIMIT_TOLERANCE:
+                    best, classes = dict(self.limits), attempt
+                elif (attempt.of_row < 0).any():
+                    break  # records are lost for nothing
+        self.limits = {}
+        self.constraints = self._constraints()
+        return replace(classes, figures={**classes.figures, "limits_chosen": plain_pairs(tuple(sorted(best.items())))})
+
     def _relief(self) -> str:
         own = self.mechanism
         ways = {
-            "widen the limits": bool(own.limits),
+            "widen the limits": bool(self.limits),
             "lower l": own.l is not None,
             "raise t": own.t is not None,
             "raise the price": own.price < 1,

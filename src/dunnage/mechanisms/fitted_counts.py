@@ -17,7 +17,7 @@ from pydantic import PlainSerializer, PlainValidator
 
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import decimal_text, exact, shown
-from dunnage.kernels.counts.fitting import Ends, Kept, Margin, Table, fit, whole_counts
+from dunnage.kernels.counts.fitting import BUSY, Ends, Margin, Table, fit, whole_counts
 from dunnage.mechanisms.base import Foresight, Pairs, plain_pairs
 from dunnage.mechanisms.counts import (
     EXACT,
@@ -27,6 +27,7 @@ from dunnage.mechanisms.counts import (
     DrawnCounts,
     FeatureColumns,
     FeatureMechanism,
+    NoisyCounts,
     NoisyQueries,
     Query,
     true_counts,
@@ -45,13 +46,14 @@ MAX_PAIRS = 1 << 24  # of stops, 2.4 GB
 MAX_SUMS = 1 << 25  # in all margins
 PREDICTED = "predicted"
 BY_WINDOW = " by window"
-BUSY = 3.0  # trips of a count that has any, if counts have none on average; measured on bikes and taxis
-SPREAD = 4.0  # their squared spread over their squared mean
+SPREAD = 4.0  # squared spread of counts over their squared mean
+FIRST_MORE = 0.25  # of an even share that the first question gets on top of one
 FIRST = 1.5  # weight of the error of the first question, against 1 for others
-STEPS = 50  # shares are multiples of one part in so many
-# Smallest numbers of steps: for the first question, for stops and zones over all windows, and for windows. The relative
-# errors of the last two are small, and they matter.
-RESERVED_FIRST, RESERVED_ENDS, RESERVED_WINDOWS = 18, 4, 2
+STEPS = 100  # shares are multiples of one part in so many
+# Smallest numbers of steps, for the first question, for stops and zones over all windows, and for windows. The relative
+# errors of the last two are small, and they matter. Where tables by window are clear, they follow from those.
+RESERVED_FIRST, RESERVED_ENDS, RESERVED_WINDOWS = 36, 8, 4
+CLEAR_ENDS, CLEAR_WINDOWS = 4, 1
 WINDOWS = "windows"
 _ENDS: Mapping[str, Ends] = {
     "stop pairs": "pairs",
@@ -147,7 +149,7 @@ def predicted_shares(asked: Sequence[Asked], trips: float, scale: float) -> list
         return total
 
     free = STEPS - sum(one.least for one in asked)
-    parts = [one.least + free // len(asked) for one in asked]
+    parts = [one.least + 2 * (free // 2 // len(asked)) for one in asked]
     parts[0] += STEPS - sum(parts)
     best = errors(parts)
     while True:
@@ -155,7 +157,7 @@ def predicted_shares(asked: Sequence[Asked], trips: float, scale: float) -> list
             [part + step * ((place == to) - (place == away)) for place, part in enumerate(parts)]
             for away in range(len(parts))
             for to in range(len(parts))
-            for step in (1, 2, 5, parts[away] - asked[away].least)
+            for step in (2, 4, 10, parts[away] - asked[away].least)
             if to != away and 0 < step <= parts[away] - asked[away].least
         ]
         lowest = min(moves, key=errors, default=parts)
@@ -252,17 +254,34 @@ class FittedCounts(FeatureMechanism):
         numbers = {"pairs": size**2, "zones": zones**2, "all": 1}
         trips, asked = float(self.expected_trips or size**2), {}
         scale = float((schema.contribution.max if schema.contribution is not None else 1) / self.epsilon)
+        shared = [name for name in workload if name == f"{schema.level} pairs" or BY_WINDOW in name]
+        clear: set[str] = set()
         for name in every:
             ends, by_slot = table_of(name, schema.level)
-            least = RESERVED_WINDOWS if ends == "all" else 0 if by_slot or ends == "pairs" else RESERVED_ENDS
-            least = RESERVED_FIRST if name == workload[0] else least
-            table = Asked(ends, by_slot, numbers.get(ends, size) * (slots if by_slot else 1), least)
-            drowned = 2 * scale**2 > error_of_nothing(trips / table.groups)
-            # Cells are not measured if all of epsilon would not make them better than nothing.
-            if ends != "pairs" or not by_slot or (table.groups <= MAX_DENSE_CELLS and not drowned):
+            table = Asked(ends, by_slot, numbers.get(ends, size) * (slots if by_slot else 1))
+            mean = trips / table.groups
+            fine, wide = by_slot and ends != "all", ends == "pairs"
+            spread = error_of_nothing(mean) if wide else mean + SPREAD * mean**2
+            # No table by window is measured that all of epsilon would not make better than nothing, nor too many cells.
+            if not fine or (2 * scale**2 <= spread and (not wide or table.groups <= MAX_DENSE_CELLS)):
                 asked[name] = table
-        shares = zip(asked, predicted_shares(list(asked.values()), trips, scale), strict=True)
-        return tuple(sorted(((name, share) for name, share in shares if share), key=_place))
+                clear |= {name} if name in shared and 2 * (scale * len(shared)) ** 2 < spread else set()
+        first, even = next(name for name in every if name in asked), any(asked[name].by_slot for name in clear)
+        for name, table in asked.items():
+            least = 0 if table.by_slot or table.ends == "pairs" else CLEAR_ENDS if even else RESERVED_ENDS
+            least = (CLEAR_WINDOWS if even else RESERVED_WINDOWS) if table.ends == "all" else least
+            asked[name] = table._replace(least=RESERVED_FIRST if name == first and not even else least)
+        if even:
+            # Tables that rise above the noise of an even share get one, and the first question a quarter more.
+            clear.add(first)
+            left = STEPS - sum(table.least for name, table in asked.items() if name not in clear)
+            own = int(left / (len(clear) + FIRST_MORE))
+            parts = {name: own if name in clear else table.least for name, table in asked.items()}
+            parts[first] += STEPS - sum(parts.values())
+            shares = {name: Fraction(part, STEPS) for name, part in parts.items()}
+        else:
+            shares = dict(zip(asked, predicted_shares(list(asked.values()), trips, scale), strict=True))
+        return tuple(sorted(((name, share) for name, share in shares.items() if share), key=_place))
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         return tuple(
@@ -284,11 +303,15 @@ class FittedCounts(FeatureMechanism):
     def check_size(self, queries: NoisyQueries) -> None:
         universe, sums = queries.universe, sum(queries.sizes)
         cells = any(set(universe.cell_columns) <= set(query.columns or ()) for query in queries.queries)
+        # Plain noise with a threshold lists only some of the pairs.
+        remedy = (
+            f"Use {NoisyCounts.name} with a threshold" if universe.num_pairs > MAX_PAIRS else "Ask for coarser sums"
+        )
         if universe.num_pairs > MAX_PAIRS or sums > MAX_SUMS or (cells and universe.num_cells > MAX_DENSE_CELLS):
             raise ParameterError(
                 f"{self.name} takes at most {math.isqrt(MAX_PAIRS):,} stops and {MAX_SUMS:,} sums, and measures at "
                 f"most {MAX_DENSE_CELLS:,} single cells. Got {several(len(universe.stops), 'stop')} and {sums:,} sums. "
-                'Ask for coarser sums, or write level = "zone" in [trip].'
+                f'{remedy}, or write level = "zone" in [trip].'
             )
 
     def draw_counts(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> DrawnCounts:
@@ -311,9 +334,11 @@ class FittedCounts(FeatureMechanism):
             table = table if by_slot else table[..., 0]
             margins[ends, by_slot] = Margin(table, np.full(table.shape, law.spread**2))
         asked = {table_of(name, universe.level) for name in self.workload or ("stop pairs",)}
-        fitted = fit(margins, size, universe.num_slots, zones)
-        kept = Kept(pairs=any(ends == "pairs" for ends, _ in asked), cells=("pairs", True) in asked)
-        pairs, slots, counts = whole_counts(fitted, zones, kept)
+        # A bound on the trips of a rider drops an unknown part of what is expected.
+        change = prepared.laws[0].scale * prepared.queries[0].share * prepared.whole
+        expected = self.expected_trips if change == 1 else None
+        fitted = fit(margins, size, universe.num_slots, zones, expected)
+        pairs, slots, counts = whole_counts(fitted, zones, asked, margins)
         cells = slots * universe.num_pairs + pairs
         order = np.argsort(cells)
         return DrawnCounts(cells=cells[order], counts=counts[order], figures={"features": prepared.describe()})

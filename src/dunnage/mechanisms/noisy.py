@@ -425,6 +425,23 @@ def _plain_table(table: Table | None) -> Any:
     return plain_lists.get(_ONLY, plain_lists)
 
 
+def lists_of(what: str, table: Table | None, domains: Mapping[str, Numeric]) -> dict[str, Numbers]:
+    """Return the list of each noisy column; a single list is that of the only one."""
+    given, names = dict(table or ()), ", ".join(domains)
+    if _ONLY in given:
+        if len(domains) > 1:
+            raise ParameterError(
+                f"{what} is one list, but there are several noisy columns ({names}). Write [mechanism.{what}] with "
+                "a list for each."
+            )
+        given = {next(iter(domains)): given[_ONLY]}
+    if strange := sorted(given.keys() - domains.keys()):
+        raise ParameterError(
+            f"{what} names {', '.join(map(shown, strange))}, which gets no noise. Columns with noise: {names}."
+        )
+    return given
+
+
 Given = Annotated[Table | None, optional(_table_of), PlainSerializer(_plain_table)]
 
 
@@ -556,18 +573,7 @@ class NoisyClusters(NoisyMechanism):
     def _form(self, schema: Schema) -> _Clusters:
         domains = noisy_domains(schema, self.name)
         what = "quantiles" if self.borders is None else "borders"
-        given, names = dict(self.borders or self.quantiles or ()), ", ".join(domains)
-        if _ONLY in given:
-            if len(domains) > 1:
-                raise ParameterError(
-                    f"{what} is one list, but there are several noisy columns ({names}). Write [mechanism.{what}] with "
-                    "a list for each."
-                )
-            given = {next(iter(domains)): given[_ONLY]}
-        if strange := sorted(given.keys() - domains.keys()):
-            raise ParameterError(
-                f"{what} names {', '.join(map(shown, strange))}, which gets no noise. Columns with noise: {names}."
-            )
+        given = lists_of(what, self.borders or self.quantiles, domains)
         private = _AsPublished if self.as_published else _PrivateBorders
         return (private if self.borders is None else _PublicBorders)(self, schema, domains, given)
 

@@ -41,8 +41,10 @@ from dunnage.mechanisms.classes import (
 )
 from dunnage.mechanisms.full_domain import Node, Records, generalised_at, hierarchies_of
 from dunnage.mechanisms.noisy import (
+    Given,
     cut_cells,
     foresee_intervals,
+    lists_of,
     noisy_domains,
     refuse_sensitive,
     same_noise,
@@ -183,6 +185,12 @@ class SampledLattice(ClassRelease):
         For ``noisy``: epsilon of their noise, which the columns share.
     confidence
         For ``noisy``: the confidence of their intervals; 0.9 by default.
+    left_out_borders
+        For ``noisy``: public borders, as of ``noisy-clusters``. Noise then stays within the cluster of a value, and
+        which cluster that is becomes public.
+    suppression_weight
+        How much it counts that records are kept at all, from 0 (the default: kept records count as much as they are
+        precise) to below 1: a kept record then counts at least so much, however coarse it is.
     as_published
         Choose as Li et al. 2022 do: ``epsilon_choice`` is then their epsilon', and the guarantee is only claimed.
 
@@ -203,7 +211,7 @@ class SampledLattice(ClassRelease):
     Utility
     -------
     Precision is 1 less the mean of level / top level. A node is e^(epsilon_1 d / 2k) times as likely as another if its
-    count kept x precision is larger by d.
+    count kept x (w + (1 - w) precision) is larger by d, w the suppression weight.
 
     References
     ----------
@@ -221,6 +229,8 @@ class SampledLattice(ClassRelease):
     delta: OptionalNumber = None
     left_out_epsilon: OptionalEpsilon = None
     confidence: OptionalConfidence = None
+    left_out_borders: Given = None
+    suppression_weight: Number = Fraction(0)
     left_out: Literal["drop", "pool", "noisy"] = "drop"
     accounting: Literal["exact", "theorem"] = "exact"
     as_published: Flag = False
@@ -253,7 +263,7 @@ class SampledLattice(ClassRelease):
                 f"{shown_number(self.epsilon)}, which leaves nothing for the sample. Lower it, or raise epsilon."
             )
         if self.left_out != "noisy":
-            for name in ("left_out_epsilon", "confidence"):
+            for name in ("left_out_epsilon", "confidence", "left_out_borders"):
                 if getattr(self, name) is not None:
                     raise ParameterError(
                         f'{name} is only for left_out = "noisy". Got it with {self.left_out!r}. Remove it.'
@@ -265,6 +275,11 @@ class SampledLattice(ClassRelease):
                 f"epsilon_choice must be above 0 and at most 700. Got {shown_number(self.epsilon_choice)}. "
                 "Use a part of epsilon, for example 0.5."
             )
+        if not 0 <= self.suppression_weight < 1 or (self.as_published and self.suppression_weight):
+            raise ParameterError(
+                f"suppression_weight must be at least 0 and below 1, and is not for published forms. "
+                f"Got {shown_number(self.suppression_weight)}. Try 0.5."
+            )
         self._rule.delta()  # refuses an invalid k, rate or delta
         return self
 
@@ -272,6 +287,9 @@ class SampledLattice(ClassRelease):
         description = super().describe() | {"k": self.least, "beta": plain(self.rate)}
         if self.accounting == "theorem":  # as in certificates before version 0.2
             del description["accounting"]
+        for name in ("left_out_borders", "suppression_weight"):
+            if not description[name]:
+                del description[name]
         return description
 
     @classmethod
@@ -336,6 +354,7 @@ class SampledLattice(ClassRelease):
                 "the number of all records, and which rows belong to records that were not sampled or were suppressed, "
                 f"with noisy values of {names}"
             )
+            in_clear += ["for these rows, between which public borders each value is"] if self.left_out_borders else []
         claim = self._rule.claim()
         # Why the published choice, or the use of the records left out, is not proved
         why = [_WHY_PUBLISHED] if claim else []
@@ -361,7 +380,7 @@ class SampledLattice(ClassRelease):
         # The rule decides on which sample the node is chosen.
         examined = self._rule.sample(sampled, lambda: noise_arrays.bernoulli(noise, self.rate, len(sampled)))
         kept = lattice.records.only(examined).kept_counts(self.least)
-        scores = lattice.scores(self._rule, kept, int(examined.sum()))
+        scores = lattice.scores(self._rule, kept, int(examined.sum()), self.suppression_weight)
         node = lattice.node(noise.exponential_choice(scores))
         classes = lattice.classes(sampled, node, self.least)
         summary = class_table(dataset, classes, "bounds")
@@ -422,7 +441,7 @@ class SampledLattice(ClassRelease):
         # Probabilities are those of a choice on all rows, without a sample.
         lattice, num = _Lattice.of(dataset, self._check_schema(dataset.schema)), len(dataset)
         kept = lattice.records.kept_counts(self.least)
-        scores = np.array([float(score) for score in lattice.scores(self._rule, kept, num)])
+        scores = np.array([float(score) for score in lattice.scores(self._rule, kept, num, self.suppression_weight)])
         weights = np.exp(scores - scores.max())
         probability = weights / weights.sum()
         nodes, lines, names = [], [], [column.name for column in lattice.records.columns]
@@ -470,7 +489,8 @@ class SampledLattice(ClassRelease):
         if self.left_out_epsilon is None or self.confidence is None:
             return {}
         domains = noisy_domains(schema, f'{self.name} with left_out = "noisy"')
-        return cut_cells(domains, {}, law="laplace", epsilon=self.left_out_epsilon, confidence=self.confidence)
+        borders = lists_of("left_out_borders", self.left_out_borders, domains)
+        return cut_cells(domains, borders, law="laplace", epsilon=self.left_out_epsilon, confidence=self.confidence)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -496,9 +516,12 @@ class _Lattice:
     def node(self, number: int) -> Node:
         return tuple(int(level) for level in np.unravel_index(number, self.precision.shape))
 
-    def scores(self, rule: _CountRule, kept: IntArray, num_sampled: int) -> list[Fraction]:
-        utility = (kept * self.precision).ravel().tolist()
-        return rule.scores(utility, Fraction(1, self.denominator), num_sampled)
+    def scores(self, rule: _CountRule, kept: IntArray, num_sampled: int, weight: Fraction) -> list[Fraction]:
+        # A kept record counts weight + (1 - weight) precision, at most 1, so one record changes utility by at most k.
+        most, part = weight.denominator, weight.numerator
+        worth = [part * self.denominator + (most - part) * own for own in self.precision.ravel().tolist()]
+        utility = [int(num) * own for num, own in zip(kept.ravel().tolist(), worth, strict=True)]
+        return rule.scores(utility, Fraction(1, most * self.denominator), num_sampled)
 
     def classes(self, sampled: BoolArray, node: Node, k: int) -> EquivalenceClasses:
         records = self.records.only(sampled)
@@ -515,12 +538,13 @@ class _Lattice:
 
 
 def _are_around_values(cells: Cells, lower: FloatArray, upper: FloatArray) -> bool:
-    """Return whether each interval is the one around some value of a domain without borders."""
+    """Return whether each interval is the one around some value."""
     if not (cells.domain.contains(lower) & cells.domain.contains(upper)).all():
         return False
-    radius = cells.cells[0].law.radius
-    # The value is one radius from an end, or in the middle if both ends are those of the domain.
-    places = (cells.steps(lower) + radius, cells.steps(upper) - radius - 1, cells.steps((lower + upper) / 2))
+    # The value is one radius of its cluster from an end, or in the middle if both ends are those of the cluster.
+    places = [cells.steps((lower + upper) / 2)]
+    for radius in {cell.law.radius for cell in cells.cells}:
+        places += [cells.steps(lower) + radius, cells.steps(upper) - radius - 1]
     around = np.zeros(len(lower), dtype=bool)
     for steps in places:
         low, high = cells.interval(cells.domain.grid_values(np.clip(steps, 0, cells.domain.num_steps)))

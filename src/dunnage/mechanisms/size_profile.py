@@ -14,16 +14,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from pydantic import PlainSerializer, ValidationInfo, model_validator
 
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import exact, plain, shown, shown_number
-from dunnage.kernels.counts.margins import first_fit_count, margins_of
+from dunnage.kernels.counts.margins import NoiseLaw, first_fit_count, margins_of, window
 from dunnage.mechanisms.base import (
     Epsilon,
     Foresight,
@@ -72,10 +72,19 @@ MAX_STEPS = 32  # intervals of each of several quantities
 MAX_SCALE = 5000  # of noise for which margins are computed; beyond, noise would drown any profile
 MIN_RISK, MAX_RISK = Fraction(1, 10**4), Fraction(1, 2)
 MIN_GROUP_RISK = 1e-7  # below, the rounding of the margins would count
-_STEPS_AN_OCTAVE = 3  # numbers of intervals, and of records, that are considered
+_STEPS_AN_OCTAVE = 3  # numbers of records that are considered; of intervals twice as many
 _NEAR = 1.2  # grids are compared exactly if the rough cost is at most so many times the lowest
 _MAX_SECTORS = 4  # parts of an axis by which sizes with several quantities are told apart
 _USELESS = 0.9
+_TYPICAL = 512  # sizes that stand for those of all records in predictions
+BLOCK_SHARE = Fraction(1, 4)  # of the loss, for the sums of blocks
+_MIN_BLOCKED = 24  # cells from which blocks are considered
+_MAX_FOLLOWED = 3e7  # steps in which margins of blocks are computed: about a tenth of a second
+
+
+def _scales(scale: Fraction, block: int) -> tuple[Fraction, Fraction | None]:
+    """Split the loss between single counts and the sums of blocks: return the scale of each."""
+    return (scale / (1 - BLOCK_SHARE), scale / BLOCK_SHARE) if block else (scale, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +96,7 @@ class Layout:
     sizes: IntArray  # the size of each cell's slots, in grid steps. Shape: cells by quantities
     chains: tuple[IntArray, ...]  # the cells of each chain, from the largest size on
     margins: tuple[IntArray, ...]  # by how much each tail of a chain is raised
+    block: int = 0  # cells of a block, whose sum has noise of its own law; 0: no blocks
     cost: float = 0.0  # predicted trucks if sizes are spread evenly over the domain, or total size if no truck is known
 
     @property
@@ -110,18 +120,44 @@ class Layout:
         return numbers
 
 
-def _capacity(given: Any, info: ValidationInfo) -> Pairs:
-    """Read what a truck takes: a number, or a table of attribute = number."""
+class Space(NamedTuple):
+    """The quantities, and what is public about them."""
+
+    domains: tuple[Numeric, ...]
+    capacity: tuple[Fraction, ...] | None  # what a truck takes, in the order of the domains
+    usual: tuple[Fraction, ...] | None  # medians, as the owner guesses them
+
+    @property
+    def bends(self) -> list[float]:
+        """Return for each domain the power of evenly spread numbers that has its usual size as the median."""
+        shares = [(u - d.lower) / (d.upper - d.lower) for d, u in zip(self.domains, self.usual or (), strict=False)]
+        return [-math.log2(share) for share in shares] or [1.0] * len(self.domains)
+
+    def typical(self, num: int) -> tuple[IntArray, IntArray]:
+        """Return so many records with the sizes that grids are chosen for: their grid steps, and how many of each."""
+        points = (np.arange(_TYPICAL) + 0.5) / _TYPICAL
+        columns = []
+        for axis, (domain, bend) in enumerate(zip(self.domains, self.bends, strict=True)):
+            # Multiples of irrational numbers are spread as evenly as independent ones, and the same for everybody.
+            own = points if axis == 0 else np.arange(_TYPICAL) * math.sqrt(axis + 1) % 1
+            own = np.where(np.arange(_TYPICAL) % 2 == 0, points, own) if self.usual else own
+            columns.append(np.ceil(domain.num_steps * own**bend).astype(np.int64))
+        return np.column_stack(columns), np.diff(num * np.arange(_TYPICAL + 1) // _TYPICAL)
+
+
+def _sizes(given: Any, info: ValidationInfo) -> Pairs:
+    """Read what a truck takes, or what is usual: a number, or a table of attribute = number."""
     pairs = sorted(given.items()) if isinstance(given, Mapping) else [("", given)]
     if isinstance(given, tuple):
         pairs = list(given)
-    made = tuple((str(name), exact(value, what="capacity")) for name, value in pairs)
+    made = tuple((str(name), exact(value, what=str(info.field_name))) for name, value in pairs)
     if not made or any(value <= 0 for _, value in made):
-        raise ParameterError(f"capacity must be above 0. Got {shown(given)}. Write what a truck takes, such as 500.")
+        what = "what a truck takes, such as 500" if info.field_name == "capacity" else "a usual size, such as 8"
+        raise ParameterError(f"{info.field_name} must be above 0. Got {shown(given)}. Write {what}.")
     return made
 
 
-def _plain_capacity(pairs: Pairs | None) -> object:
+def _plain_sizes(pairs: Pairs | None) -> object:
     if pairs is None or pairs[0][0]:
         return None if pairs is None else plain_pairs(pairs)
     return plain(pairs[0][1])
@@ -156,6 +192,9 @@ class SizeProfile(Mechanism):
         neighbours add or remove a record. Without it the number is public, and neighbours replace a record.
     capacity
         What a truck takes, a number or one for each quantity: the grid is chosen for the fewest predicted trucks.
+    usual
+        A public guess at the median size, a number or one for each quantity, if most records are small or most are
+        large: the grid is then finer there. By default sizes are taken to be spread evenly over the domain.
     intervals
         Number of intervals of each quantity; by default chosen from public facts.
 
@@ -189,7 +228,8 @@ class SizeProfile(Mechanism):
     epsilon: Epsilon
     risk: Number
     expected: Annotated[int | None, optional(_expected)] = None
-    capacity: Annotated[Pairs | None, optional(_capacity), PlainSerializer(_plain_capacity)] = None
+    capacity: Annotated[Pairs | None, optional(_sizes), PlainSerializer(_plain_sizes)] = None
+    usual: Annotated[Pairs | None, optional(_sizes), PlainSerializer(_plain_sizes)] = None
     intervals: Annotated[int | None, optional(_intervals)] = None
 
     @model_validator(mode="after")
@@ -256,27 +296,27 @@ class SizeProfile(Mechanism):
                 "Raise the risk, or make public columns coarser."
             )
         # Similar numbers share a grid, so that many groups need few of them.
-        steps = round(_STEPS_AN_OCTAVE * math.log2(max(num_records, 1)))
-        return _layout(
-            *self._space(schema),
-            round(2 ** (steps / _STEPS_AN_OCTAVE)),
-            self.scale,
-            risk,
-            self.hidden,
-            self.intervals,
-        )
+        near = round(2 ** (round(_STEPS_AN_OCTAVE * math.log2(max(num_records, 1))) / _STEPS_AN_OCTAVE))
+        made = _layout(self._space(schema), near, self.scale, risk, self.hidden, self.intervals)
+        return replace(made, cost=made.cost * max(num_records, 1) / near)
 
-    def _space(self, schema: Schema) -> tuple[tuple[Numeric, ...], tuple[Fraction, ...] | None]:
-        """Return the domains of the quantities and, in the same order, what a truck takes, if that is given."""
+    def _space(self, schema: Schema) -> Space:
         domains = noisy_domains(schema, self.name)
-        capacity = dict(self.capacity or ())
-        if "" in capacity and len(domains) == 1:
-            capacity = {next(iter(domains)): capacity[""]}
-        if capacity and capacity.keys() != domains.keys():
-            raise ParameterError(
-                f"capacity must have one number for each of {', '.join(domains)}. Write it as [mechanism.capacity]."
-            )
-        return tuple(domains.values()), tuple(capacity[name] for name in domains) if capacity else None
+        sizes = []
+        for what, given in (("capacity", self.capacity), ("usual", self.usual)):
+            of_name = dict(given or ())
+            if "" in of_name and len(domains) == 1:
+                of_name = {next(iter(domains)): of_name[""]}
+            if of_name and of_name.keys() != domains.keys():
+                raise ParameterError(
+                    f"{what} must have one number for each of {', '.join(domains)}. Write it as [mechanism.{what}]."
+                )
+            sizes.append(tuple(of_name[name] for name in domains) if of_name else None)
+        made = Space(tuple(domains.values()), *sizes)
+        pairs = zip(made.domains, made.usual or (), strict=False)
+        if any(not domain.lower < size < domain.upper for domain, size in pairs):
+            raise ParameterError("usual must be inside the domain. Write a public guess at the median size.")
+        return made
 
     def groups(self, dataset: Dataset) -> tuple[IntArray, list[int]]:
         """Return the group of each record, and the number of records of each group, as known or expected."""
@@ -307,7 +347,7 @@ class SizeProfile(Mechanism):
         slots = np.zeros_like(counts)
         for number, layout in enumerate(layouts):
             part = slice(starts[number], starts[number + 1])
-            noisy = counts[part] + self.perturbation(len(layout.sizes), noise)
+            noisy = counts[part] + self.perturbation(len(layout.sizes), noise, layout.block)
             slots[part] = layout.slots(noisy, None if self.hidden else records[number])
         cells = np.flatnonzero(slots)
         class_id = np.repeat(np.arange(len(cells)), slots[cells])
@@ -358,22 +398,35 @@ class SizeProfile(Mechanism):
             left_out={WITHOUT_SLOT: np.concatenate([*without, nothing])},
         )
 
-    def perturbation(self, num: int, noise: Noise) -> IntArray:
-        """Sample the noise of so many counts; if the number of records is public, given that its sum is 0."""
-        if self.hidden:
-            return noise_arrays.discrete_laplace(noise, self.scale, num)
-        if num <= 2:  # the sum leaves one of two free, with half the scale
+    def perturbation(self, num: int, noise: Noise, block: int = 0) -> IntArray:
+        """Sample the noise of so many counts, in blocks or not; if the number of records is public, with sum 0."""
+        if num <= 2 and not self.hidden:  # the sum leaves one of two free, with half the scale
             one = noise_arrays.discrete_laplace(noise, self.scale / 2, num - 1)
             return np.append(one, -one.sum())
-        # Sample all but the last, which then follows from the sum, and keep this with the probability of its value
-        # relative to 0: exp(-|value| / scale), the probability that a geometric number is at least |value|.
-        tries = math.ceil(2 * math.sqrt(num)) + 2
+        scale, pull = _scales(self.scale, block)
+
+        def keeps(values: IntArray, scale: Fraction | None) -> BoolArray:
+            """Keep values with probability exp(-|value| / scale): that a geometric number is at least |value|."""
+            if scale is None:
+                return np.ones(len(values), dtype=np.bool_)
+            return noise_arrays.geometric(noise, scale, len(values)) >= np.abs(values)
+
+        full = (num - 1) // block if block else 0  # blocks but the last
+        rest = num - full * block
+        tries = 1 if self.hidden else math.ceil(2 * math.sqrt(num)) + 2
         while True:
-            drawn = noise_arrays.discrete_laplace(noise, self.scale, tries * (num - 1)).reshape(tries, num - 1)
-            last = -drawn.sum(axis=1)
-            kept = np.flatnonzero(noise_arrays.geometric(noise, self.scale, tries) >= np.abs(last))
-            if len(kept):
-                return np.append(drawn[kept[0]], last[kept[0]])
+            blocks = np.zeros((0, block), dtype=np.int64)
+            while len(blocks) < tries * full:  # those kept are independent, with the law of a block
+                drawn = noise_arrays.discrete_laplace(noise, scale, 4 * tries * full * block).reshape(-1, block)
+                blocks = np.concatenate([blocks, drawn[keeps(drawn.sum(axis=1), pull)]])
+            before = blocks[: tries * full].reshape(tries, full * block)
+            last = noise_arrays.discrete_laplace(noise, scale, tries * rest).reshape(tries, rest)
+            if not self.hidden:  # the last count follows from the sum, and is kept with its probability relative to 0
+                last[:, -1] = -before.sum(axis=1) - last[:, :-1].sum(axis=1)
+            kept = keeps(last.sum(axis=1), pull) & keeps(last[:, -1], None if self.hidden else scale)
+            if kept.any():
+                first = int(np.argmax(kept))
+                return np.append(before[first], last[first])
 
     def _measures(self, schema: Schema, records: list[int], num_slots: int, num_classes: int) -> RowMeasures:
         stated = []
@@ -381,7 +434,7 @@ class SizeProfile(Mechanism):
             layout = self.layout(schema, num, len(records))
             chains = len(layout.chains)
             margin, cells = layout.largest_margin, len(layout.sizes)
-            stated.append(SlotGroup(records=num, intervals=cells, chains=chains, margin=margin))
+            stated.append(SlotGroup(records=num, intervals=cells, chains=chains, block=layout.block, margin=margin))
         slots = SlotMeasures(slots=num_slots, risk=plain(self.risk), records_public=not self.hidden, groups=stated)
         return RowMeasures(records=self.expected or sum(records), classes=num_classes, slots=slots)
 
@@ -432,19 +485,21 @@ class SizeProfile(Mechanism):
         schema, (_, records), layouts = dataset.schema, self.groups(dataset), self.prepare(dataset)
         if not layouts:
             return Foresight(warnings=("there are no rows, and so no groups: the release will have no slots.",))
-        domains, capacity = self._space(schema)
+        space = self._space(schema)
         largest = max(layouts, key=lambda layout: len(layout.sizes))
-        cost, single = sum(layout.cost for layout in layouts), 0.0
-        sizes = np.array([[domain.num_steps for domain in domains]])
+        cost, single, fewest = sum(layout.cost for layout in layouts), 0.0, 0.0
+        sizes = np.array([[domain.num_steps for domain in space.domains]])
         for num in records:
-            single += _cost(domains, capacity, sizes, np.array([num]))
+            single += _cost(space, sizes, np.array([num]))
+            fewest += _cost(space, *space.typical(num))
         unit = schema.protects
-        what = "trucks" if capacity else "total size"
+        what = "trucks" if space.capacity else "total size"
+        spread = "with the usual sizes as medians" if space.usual else "for sizes spread evenly"
         lines = [
             f"profile: {several(len(largest.sizes), 'interval')} of sizes, tails raised by up to "
             f"{largest.largest_margin}; all records get a slot with probability {shown_number(1 - self.risk)} or more",
-            f"predicted from public facts, for sizes spread evenly: {what} {cost:.4g}, {large_percent(cost / single)} "
-            f"of {single:.4g} with one slot of the largest size for each {unit}",
+            f"predicted from public facts, {spread}: {what} {cost:.4g}, {large_percent(cost / fewest)} of {fewest:.4g} "
+            f"without privacy, and {large_percent(cost / single)} of {single:.4g} with slots of the largest size",
         ]
         warnings = []
         if cost > _USELESS * single:
@@ -453,24 +508,25 @@ class SizeProfile(Mechanism):
                 f"for every {unit} need. Raise epsilon or risk, release more records at once, make public columns "
                 "coarser, or choose a narrower domain."
             )
-        return Foresight(warnings=tuple(warnings), lines=tuple(lines), details={"predicted": cost, "single": single})
+        return Foresight(
+            warnings=tuple(warnings),
+            lines=tuple(lines),
+            details={"predicted": cost, "single": single, "fewest": fewest},
+        )
 
 
-def _cost(
-    domains: tuple[Numeric, ...], capacity: tuple[Fraction, ...] | None, sizes: IntArray, numbers: IntArray
-) -> float:
+def _cost(space: Space, sizes: IntArray, numbers: IntArray) -> float:
     """Return how many trucks slots need or, without a capacity, their total size in parts of the largest."""
-    columns = [domain.grid_values(sizes[:, axis]) for axis, domain in enumerate(domains)]
-    if capacity is not None:
-        return float(first_fit_count(np.column_stack(columns), numbers, np.array([float(c) for c in capacity])))
-    largest = [max(abs(domain.upper_float), abs(domain.lower_float)) for domain in domains]
+    columns = [domain.grid_values(sizes[:, axis]) for axis, domain in enumerate(space.domains)]
+    if space.capacity is not None:
+        return float(first_fit_count(np.column_stack(columns), numbers, np.array([float(c) for c in space.capacity])))
+    largest = [max(abs(domain.upper_float), abs(domain.lower_float)) for domain in space.domains]
     return float(np.sum(numbers * np.mean([c / most for c, most in zip(columns, largest, strict=True)], axis=0)))
 
 
 @lru_cache(maxsize=256)
 def _layout(
-    domains: tuple[Numeric, ...],
-    capacity: tuple[Fraction, ...] | None,
+    space: Space,
     num_records: int,
     scale: Fraction,
     risk: float,
@@ -478,9 +534,9 @@ def _layout(
     intervals: int | None,
 ) -> Layout:
     """Choose the grid with the lowest predicted cost, from public facts alone."""
-    ratio = math.exp(-1 / scale)
+    domains, ratio = space.domains, math.exp(-1 / scale)
     deviation = math.sqrt(2 * ratio) / (1 - ratio)
-    ladder = [intervals] if intervals else sorted({round(2 ** (i / _STEPS_AN_OCTAVE)) for i in range(28)})
+    ladder = [intervals] if intervals else sorted({round(2 ** (i / (2 * _STEPS_AN_OCTAVE))) for i in range(55)})
     # Roughly: half an interval more for each record, and margins of the size of a random walk
     rough = {
         num: 1 / num + 3 * deviation * math.sqrt(num ** len(domains)) / num_records
@@ -488,30 +544,41 @@ def _layout(
         if num <= (MAX_INTERVALS if len(domains) == 1 else MAX_STEPS)
         and num <= max(domain.num_steps for domain in domains)
     } or {1: 1.0}
-    best: Layout | None = None
-    for num, cost in rough.items():
-        if cost > _NEAR * min(rough.values()) and num > 1:
-            continue
-        for sectors in range(1, 1 + (_MAX_SECTORS if len(domains) > 1 and num > 1 else 1)):
-            made = _grid(domains, capacity, num, sectors, num_records, scale, risk, hidden)
-            if best is None or made.cost < best.cost:
-                best = made
-    assert best is not None
-    return best
+    near = [num for num, cost in rough.items() if cost <= _NEAR * min(rough.values()) or num == 1]
+    common = (num_records, scale, risk, hidden)
+    many = range(1, 1 + _MAX_SECTORS if len(domains) > 1 else 2)
+    best = _middle_of_best([_grid(space, num, n, *common) for num in near for n in many if num > 1 or n == 1])
+    # Sums of blocks with less noise, single counts with more: that pays where a tail is a sum of many counts.
+    finer = [num for num in near if num >= max(_MIN_BLOCKED, 0.8 * len(best.sizes)) and len(domains) == 1]
+    in_blocks = [_grid(space, num, 1, *common, blocks=True) for num in finer[:6]]
+    return _middle_of_best([made for made in in_blocks if made.cost <= best.cost] or [best])
+
+
+def _middle_of_best(layouts: list[Layout]) -> Layout:
+    """Return the layout of lowest cost; of equal ones the middle one, as predicted trucks are whole numbers."""
+    lowest = min(made.cost for made in layouts)
+    equal = [made for made in layouts if made.cost == lowest]
+    return equal[len(equal) // 2]
 
 
 def _grid(
-    domains: tuple[Numeric, ...],
-    capacity: tuple[Fraction, ...] | None,
+    space: Space,
     num: int,
     sectors: int,
     num_records: int,
     scale: Fraction,
     risk: float,
     hidden: bool,
+    blocks: bool = False,
 ) -> Layout:
+    (domains, capacity, _), bends = space, space.bends
     edges = []
     for axis, domain in enumerate(domains):
+        if bends[axis] != 1:
+            # Of sizes x = u^bend, u spread evenly, these intervals add the least when sizes are rounded up.
+            ends = domain.num_steps * (np.arange(1, num) / num) ** (2 * bends[axis] / (bends[axis] + 1))
+            edges.append(np.unique([*np.floor(ends - 1e-9).astype(np.int64).clip(1), domain.num_steps]))
+            continue
         # Multiples of a part of the truck, rounded down to the grid: then sizes that add up to the whole truck do fit.
         span, step = domain.upper - domain.lower, domain.resolution or Fraction(1)
         whole = capacity[axis] if capacity else domain.upper if domain.upper > 0 else span
@@ -540,12 +607,24 @@ def _grid(
     sizes = np.column_stack([of_axis[n.reshape(-1)[at] - 1] for of_axis, n in zip(edges, needed, strict=True)])
     chains = np.split(np.arange(len(codes)), np.flatnonzero(np.diff(codes // (most + 1))) + 1)
     known = not hidden
-    margins = margins_of([len(chain) for chain in chains], float(scale), risk, fixed_total=known)
-    shares = np.ones(())
-    for of_axis in edges:
-        shares = np.multiply.outer(shares, np.diff(of_axis, prepend=0) / of_axis[-1])
+    block = math.ceil(1.25 * math.sqrt(len(codes))) if blocks else 0
+    of_count, of_block = _scales(scale, block)
+    law = NoiseLaw(float(of_count), known, block, float(of_block or math.inf))
+    if block and len(codes) * window(len(codes), law) ** 2 > _MAX_FOLLOWED:
+        return replace(Layout(tuple(edges), cell_of.reshape(lengths), sizes, tuple(chains), ()), cost=math.inf)
+    margins = margins_of([len(chain) for chain in chains], law, risk)
+    shares, together = np.ones(()), np.ones(lengths)
+    for axis, (of_axis, bend) in enumerate(zip(edges, bends, strict=True)):
+        parts_below = (of_axis / of_axis[-1]) ** (1 / bend)
+        shares = np.multiply.outer(shares, np.diff(parts_below, prepend=0))
+        together = np.minimum(together, parts_below[levels[axis]])
+    if space.usual:  # half of the records have quantities that rise together, half independent ones
+        for axis in range(len(edges)):
+            together = np.diff(together, prepend=0, axis=axis)
+        shares = (shares + together) / 2
     usual = np.bincount(cell_of.reshape(-1), weights=shares.reshape(-1)) * num_records
-    made = Layout(tuple(edges), cell_of.reshape(lengths), sizes, tuple(chains), tuple(margins))
-    # Noise also raises the tails that decide how many trucks there are, by about a third of their margins.
-    likely = replace(made, margins=tuple(margin + margin // 3 for margin in margins))
-    return replace(made, cost=_cost(domains, capacity, sizes, likely.slots(usual, num_records if known else None)))
+    made = Layout(tuple(edges), cell_of.reshape(lengths), sizes, tuple(chains), tuple(margins), block)
+    # Noise also raises the tails that decide how many trucks there are: from nothing to about a third of their margins.
+    likely = [made, replace(made, margins=tuple(margin + margin // 3 for margin in margins))]
+    costs = [_cost(space, sizes, layout.slots(usual, num_records if known else None)) for layout in likely]
+    return replace(made, cost=sum(costs) / 2)

@@ -192,6 +192,7 @@ class SlotGroup(Model):
     records: int  # how many there are, or are expected to be
     intervals: int  # counts with noise
     chains: int  # of intervals in which each size includes the next
+    block: int = 0  # consecutive intervals whose sum has less noise; 0: none
     margin: int  # by how many slots the tails are raised at most
 
 
@@ -218,6 +219,7 @@ class RowMeasures(Model):
     importance: Importance | None = None
     distortion: Distortion | None = None
     k_chosen: int | None = None
+    limits_chosen: dict[str, Number] | None = None  # largest widths of classes that the search chose, by attribute
     loss: RowLoss | None = None
     levels: dict[str, int] | None = None
     sensitive: dict[str, Diversity] | None = None
@@ -371,6 +373,7 @@ class EstimateMeasures(Model):
     maps: dict[str, str] | None = None
     paths: dict[str, dict[str, int]] | None = None
     left_out: dict[str, int] | None = None
+    senders: Literal["gateway", "token", "unlinkable"] | None = None  # who sent the reports to a collector
 
 
 class OddsRow(Model):
@@ -407,6 +410,8 @@ class SpendStatement(Model):
 
     id: str
     at: str
+    number: int | None = None  # of the entry, and its hash: the ledger that paid must have both
+    head: str | None = None
 
 
 class Total(Model):
@@ -432,6 +437,28 @@ class Signature(Model):
     algorithm: str
     public_key: str
     value: str
+
+    @classmethod
+    def of(cls, key: str | os.PathLike[str], message: bytes) -> Signature:
+        """Sign with an Ed25519 private key (PEM file)."""
+        private = load_private_key(key)
+        public = private.public_key().public_bytes_raw().hex()
+        return cls(algorithm="ed25519", public_key=public, value=private.sign(message).hex())
+
+    def signer(self, message: bytes) -> bytes | None:
+        """Return the public key that signed a message; None if the signature is not of this message."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            public, value = bytes.fromhex(self.public_key), bytes.fromhex(self.value)
+            # Hex has one canonical form here: lower case.
+            if self != Signature(algorithm="ed25519", public_key=public.hex(), value=value.hex()):
+                raise ValueError
+            Ed25519PublicKey.from_public_bytes(public).verify(value, message)
+        except (InvalidSignature, ValueError):
+            return None
+        return public
 
 
 class Certificate(Model):
@@ -551,13 +578,7 @@ class Certificate(Model):
 
     def signed(self, key: str | os.PathLike[str]) -> Certificate:
         """Return the certificate signed with an Ed25519 private key (PEM file)."""
-        private = load_private_key(key)
-        signature = Signature(
-            algorithm="ed25519",
-            public_key=private.public_key().public_bytes_raw().hex(),
-            value=private.sign(_SIGNED_PREFIX + self.digest.encode()).hex(),
-        )
-        return self.model_copy(update={"signature": signature})
+        return self.model_copy(update={"signature": Signature.of(key, _SIGNED_PREFIX + self.digest.encode())})
 
     def check_signature(self, trusted: Collection[bytes] = (), revoked: Collection[bytes] = ()) -> str:
         """Check the signature, by one of the trusted keys if any are given, and say how far it can be trusted."""
@@ -565,17 +586,9 @@ class Certificate(Model):
             if trusted:
                 raise CheckFailed("certificate.json: not signed, so no key that you gave has signed it.")
             return "not signed: digests alone do not detect forgery"
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-        try:
-            public, value = bytes.fromhex(self.signature.public_key), bytes.fromhex(self.signature.value)
-            # Hex has one canonical form here: lower case.
-            if self.signature != Signature(algorithm="ed25519", public_key=public.hex(), value=value.hex()):
-                raise ValueError
-            Ed25519PublicKey.from_public_bytes(public).verify(value, _SIGNED_PREFIX + self.digest.encode())
-        except (InvalidSignature, ValueError):
-            raise CheckFailed("certificate.json: the signature does not match the certificate.") from None
+        public = self.signature.signer(_SIGNED_PREFIX + self.digest.encode())
+        if public is None:
+            raise CheckFailed("certificate.json: the signature does not match the certificate.")
         # Whoever has a stolen key can also write an earlier time into a certificate, so no date excuses a revoked key.
         if public in revoked:
             raise CheckFailed("certificate.json: signed by a key that is revoked.")

@@ -497,6 +497,11 @@ KEYED_STREAMS = _assumed("keyed streams")
 STREAMS_NOTE = "noise.md#streams-of-one-key"
 KEYED_CHOICE = _assumed("keyed choice of trips")
 REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)  # of every report
+SENT_BY = {  # who sent reports to a collector, if known
+    "gateway": _assumed("senders are gateways"),
+    "token": _assumed("senders have tokens"),
+    "unlinkable": _assumed("senders are unlinkable"),
+}
 RANDOM_SLOTS = _assumed("random slots")
 CLAMPED = _assumed("values within domains")
 HONEST_REPORTS = _assumed("honest reports")
@@ -646,8 +651,8 @@ class SpendPurpose:
     period: str | None = None
     budget: Budget | None = None
     allow_unbounded: bool = False  # the policy permits releases that no budget can bound
-    # The digest of the rows under a key; it only helps the ledger to name the right remedy.
-    input_digest: Callable[[bytes], str] | None = field(default=None, repr=False, compare=False)
+    # Digests of the rows under a key, as they are and in any order: by them a ledger knows rows again.
+    row_digests: Callable[[bytes], tuple[str, str] | None] | None = field(default=None, repr=False, compare=False)
 
 
 _MODELS: Mapping[str, type] = {

@@ -16,15 +16,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from dunnage.errors import CheckFailed, ParameterError, PolicyError, Problem
+from dunnage.errors import CheckFailed, ParameterError, PolicyError, Problem, Refusal
 from dunnage.exact import decimal_text, shown
+from dunnage.folders import new_file
 from dunnage.model.certificate import Certificate
-from dunnage.model.documents import Flaws, Listed, Model
+from dunnage.model.documents import Flaws, Listed, Model, to_text
 from dunnage.model.guarantees import UNBOUNDED, Basis, Loss, Neighbours, Promise, total
 from dunnage.model.policy import Number, PolicyReading, Table, Written, checked_copy, key, read_tables
 from dunnage.text import percent, percent_at_most
 
-HOUSE_FILE = "house.toml"
+HOUSE_FILE, HOUSE, SIGNATURE_ENDING = "house.toml", "house", ".dsse"
 SINGLING_OUT, LINKABILITY, INFERENCE = "singling out", "linkability", "inference"
 RISKS = (SINGLING_OUT, LINKABILITY, INFERENCE)
 """The three risks by which European regulators judge anonymisation (opinion WP216)."""
@@ -179,6 +180,40 @@ class House:
             if (folder / HOUSE_FILE).is_file():
                 return cls.read(folder / HOUSE_FILE)
         return None
+
+    @property
+    def signature_path(self) -> Path | None:
+        return None if self.path is None else self.path.with_name(f"{self.path.name}{SIGNATURE_ENDING}")
+
+    @property
+    def is_signed(self) -> bool:
+        return self.signature_path is not None and self.signature_path.exists()
+
+    def check_signed(self, people: Mapping[str, str] | None = None) -> None:
+        """Refuse a house file that was changed after it was signed, or that none of these people signed."""
+        from dunnage.model.envelopes import read_envelope
+
+        name, signature = self.path or HOUSE_FILE, self.signature_path
+        if self.path is None or signature is None or not signature.exists():
+            raise Refusal(f"{name} is not signed. An officer signs it with: dunnage sign {name} --sign KEY")
+        content, names = read_envelope(signature, "the signature of a house file").signers(HOUSE, people or {})
+        if content != self.path.read_bytes():
+            raise Refusal(f"{name} was changed after it was signed. An officer signs it again with dunnage sign.")
+        if people is not None and not names:
+            raise Refusal(f"{name} is signed by nobody whom the rule of the dataset names: {', '.join(people)}.")
+
+    @classmethod
+    def sign(cls, path: str | os.PathLike[str], key: str | os.PathLike[str]) -> Path:
+        """Sign a house file that can be read, as it is; return the file with the signature."""
+        from dunnage.model.envelopes import sign
+
+        house = cls.read(path)
+        assert house.path is not None
+        assert house.signature_path is not None
+        envelope = sign(HOUSE, house.path.read_bytes(), key)
+        with new_file(house.signature_path) as stream:
+            stream.write(to_text(envelope).encode())
+        return house.signature_path
 
     def clear(self, figures: Iterable[_Figure], exception: str | None = None) -> Clearance:
         if exception is not None and not (

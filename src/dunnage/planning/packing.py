@@ -76,6 +76,7 @@ Progress = Callable[[str], None]
 DEFAULT_SECONDS = 60.0
 LINKAGE_SHARE = 0.15  # of the time that is kept for linkage, up to a second and more for many rows
 ROWS_A_SECOND = 2000
+WEIGHED_TIMES = 3  # as long, where probabilities are computed
 MIN_LINKAGE_SECONDS = 0.25
 LINKAGE_SECONDS = 2.0
 MAX_TIGHTENED_CLASSES = 300
@@ -212,7 +213,8 @@ def pack(
         _check_box(problem, box, chosen, purchase)
     problem.check_spread()
     deadline = start + seconds
-    reserve = min(LINKAGE_SHARE * seconds, 1 + len(release) / ROWS_A_SECOND)
+    weighs = isinstance(chosen, Stochastic) and not release.noisy
+    reserve = min(LINKAGE_SHARE * seconds, (1 + len(release) / ROWS_A_SECOND) * (WEIGHED_TIMES if weighs else 1))
     packer = _Packer(problem.with_margin(margin), deadline - reserve, progress)
     base = packer.solve(chosen) if box is None else packer.placed(chosen, box)
     if progress is not None:

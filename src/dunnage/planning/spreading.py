@@ -20,7 +20,15 @@ from dunnage.arrays import IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, share, shown, shown_number
 from dunnage.kernels.bins.certified import ChancePacker, ClassPacking
-from dunnage.kernels.bins.spreading import MAX_ROUNDS, TypeLoads, exchange_checked, over_caps, spread_items
+from dunnage.kernels.bins.spreading import (
+    MAX_ROUNDS,
+    TypeLoads,
+    exchange_checked,
+    exchange_likely,
+    over_caps,
+    spread_items,
+)
+from dunnage.kernels.deadline import Deadline
 from dunnage.planning.linkage import ESTIMATE_SECONDS, NoisyRows, exchangeable, noisy_linkage, slots_linkage
 from dunnage.planning.plan import Linkage, LinkageOffer, Slots
 from dunnage.planning.problem import PackingProblem, Whole
@@ -37,7 +45,9 @@ OFFER_SHARE = 0.05  # of the trucks, for the largest offer
 WORTH_OFFERING = 0.9
 NOTHING_LOWER = 1.005
 CHANCE_TRIES = 6
-TIGHTER = 0.9
+SURE_SHARE, LIKELY_SHARE, EXACT_SHARE = 0.25, 0.6, 0.3
+TIGHTER, MAX_CORRECTION = 0.9, 4.0
+RISK_ROUNDING = 1e-8
 CHECKED_STEPS = 20_000
 CHECKED_IDLE = 2500
 CHECKED_SECONDS = 2.0
@@ -270,32 +280,46 @@ def spread_likely(
         mean=np.array([mean for mean, _ in moments], dtype=np.float64),
         variance=np.array([variance for _, variance in moments], dtype=np.float64),
     )
-    best, budget = None, 0.0
+    for chances in packer.chances:
+        chances.joint = False
+    best, budget, soon = None, 0.0, effort.part(1.0 if not packer.risk else 1 - EXACT_SHARE)
     for attempt in range(CHANCE_TRIES):
-        start = bin_of_row if best is None else best.bin_of_row
+        # Without any new risk first, for a part of the time: spreading takes room, and the risk gives some.
+        part = soon if not packer.risk else soon.part(SURE_SHARE if not attempt else LIKELY_SHARE)
         bins = spread_items(
-            loads, problem.class_id, look, problem.group, start, room, caps=packer.caps, deadline=effort.deadline,
-            budget=budget, rounds=effort.rounds,
+            loads, problem.class_id, look, problem.group, bin_of_row if best is None else best.bin_of_row, room,
+            caps=packer.caps, deadline=part.deadline, budget=budget, rounds=effort.rounds,
         )  # fmt: skip
         counts = class_table(bins, problem.class_id, len(kinds), len(packer.classes))
-        failing = 0.0  # the sum of the risks of all bins
-        for line, kind in zip(counts, kinds.tolist(), strict=True):
-            if effort.over and not packer.chances[kind].surely(line):
-                return best
-            failing += 1 - packer.chances[kind].fits(line)[0]
+        failing = 1 - packer.weighed(counts, kinds, Deadline(effort.deadline))[0]
         packing = packer.planned(counts, kinds)
-        if packing is not None and (best is None or together(look, bins) < together(look, best.bin_of_row)):
+        lower = best is None or together(look, bins) < together(look, best.bin_of_row)
+        if packing is not None and lower:
             best = LikelySpread(bins, packing)
-        if not packer.risk or effort.over or (attempt and budget <= 0):
+        if not packer.risk or soon.over or (packing is not None and attempt and not lower):
             break
-        # The search uses normal laws, which is rough. First without any new risk, then corrected by what they missed.
+        # The search uses normal laws, which is rough: the budget is corrected by what they missed.
         if not attempt:
             budget = packer.risk * TIGHTER
-        elif packing is None:
-            budget *= TIGHTER * min(packer.risk / max(failing, 1e-12), 1.0)
+        elif packing is None or failing < packer.risk * TIGHTER:
+            budget *= TIGHTER * min(packer.risk / max(failing, 1e-12), MAX_CORRECTION)
         else:
             break
-    return best
+    if best is None or not packer.risk or effort.over:
+        return best
+    # Last, what only the exact probabilities allow.
+    counts = exchange_likely(
+        loads, best.packing.counts, room, packer.groups, packer.caps,
+        lambda bin_, line: 1 - packer.chances[kinds[bin_]].fits(line)[0], packer.risk - RISK_ROUNDING,
+        deadline=effort.deadline,
+    )  # fmt: skip
+    last = packer.planned(counts, kinds)
+    if last is None:
+        return best
+    of_class, places = np.nonzero(counts.T)
+    bins = np.empty_like(bin_of_row)
+    bins[np.argsort(problem.class_id, kind="stable")] = np.repeat(places, counts[places, of_class])
+    return LikelySpread(bins, last)
 
 
 def class_table(bin_of_row: IntArray, class_id: IntArray, num_bins: int, num_classes: int) -> IntArray:

@@ -105,6 +105,8 @@ def shown(release: Release, *, ordered: bool) -> Hashable:
 class _Receipt(NamedTuple):
     id: str = "0" * 32
     at: str = "2000-01-01T00:00:00Z"
+    number: int = 1
+    head: str = "0" * 64
 
 
 class _Till:
@@ -118,8 +120,8 @@ class _Till:
         self.used.append(_num_drawn(self.noise) - self.before)
         return _Receipt()
 
-    def statement(self, dataset: str) -> Statement:
-        return Statement(dataset=dataset)
+    def composed(self, dataset: str) -> dict[str, object]:
+        return Statement(dataset=dataset).composed()
 
 
 def _num_drawn(noise: Noise) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _CountRule
-from dunnage.mechanisms.size_profile import SizeProfile
+from dunnage.mechanisms.size_profile import BLOCK_SHARE, SizeProfile
 from dunnage.model.policy import Policy
 from dunnage.noise.sampling import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
 from dunnage.noise.source import Noise
@@ -372,11 +372,14 @@ def profile_case(mechanism: SizeProfile, tables: Sequence[Rows], last: int, **mo
     )
 
 
-def examine_profile_law(epsilon: int, num: int, reach: int) -> Verdict:
+def examine_profile_law(epsilon: int, num: int, reach: int, block: int = 0) -> Verdict:
     """Examine noise whose sum is 0: its law, computed from its definition, between counts that differ in one record."""
+    share = float(BLOCK_SHARE) if block else 0.0
     mechanism = SizeProfile(epsilon=epsilon, risk="0.05")
     every = [v for v in product(range(-reach, reach + 1), repeat=num) if sum(v) == 0]
-    weights = [math.exp(-sum(map(abs, v)) / float(mechanism.scale)) for v in every]
+    sums = [[abs(sum(v[at : at + block])) for at in range(0, num, block or num)] for v in every]
+    norms = [(1 - share) * sum(map(abs, v)) + share * sum(own) for v, own in zip(every, sums, strict=True)]
+    weights = [math.exp(-norm / float(mechanism.scale)) for norm in norms]
     total = math.fsum(weights)
     law = {v: weight / total for v, weight in zip(every, weights, strict=True)}
     measured = 0.0
@@ -384,11 +387,11 @@ def examine_profile_law(epsilon: int, num: int, reach: int) -> Verdict:
         if (moved := tuple(n - (at == give) + (at == take) for at, n in enumerate(v))) in law:
             measured = max(measured, abs(math.log(law[v] / law[moved])))
     noise = Noise()
-    sample = Counter(tuple(mechanism.perturbation(num, noise).tolist()) for _ in range(PROFILE_DRAWS))
+    sample = Counter(tuple(mechanism.perturbation(num, noise, block).tolist()) for _ in range(PROFILE_DRAWS))
     off = agrees(sample, law) < UNLIKELY
     return Verdict.of(
         mechanism.name,
-        f"law of {num} counts with a known sum",
+        f"law of {num} counts with a known sum" + (f", in blocks of {block}" if block else ""),
         float(epsilon),
         measured,
         method=f"chances of {len(law):,} noises from their definition; {PROFILE_DRAWS:,} sampled",
@@ -411,6 +414,7 @@ def check_size_profile(long: bool) -> Iterator[Verdict]:
         three = SizeProfile(epsilon=5, risk="0.2", expected=2, intervals=3)
         yield examine(profile_case(three, few[:3], 4, variant="hidden number, 3 intervals"), long=long)
     yield examine_profile_law(2, 3, 14)
+    yield examine_profile_law(3, 4, 10, block=2)
 
 
 CHECKS: Checks = {

@@ -139,6 +139,7 @@ def why_aside(point: Point, frontier: Frontier) -> str:
         "promises nothing": point.basis == "void",
         "no better than nothing": point.useless,
         "overloads trucks": point.mended,
+        "overloaded fleet": point.late,
         "hardly protects": point.weak and not limited,
         "risk not known": point.vague and not limited,
     }
@@ -155,6 +156,11 @@ def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
         (point.weak, "hardly protects", "recommended only if your limit on the risk allows it"),
         (point.vague, "risk not known", "its interval is so wide that it says nothing"),
         (point.mended, "not recommended", "its plan overloads many trucks"),
+        (
+            point.late,
+            "overloaded fleet",
+            "true waits cannot be predicted; those shown are of a short time",
+        ),
         (point.useless, "useless", "it is no better than publishing nothing"),
     )
     return [
@@ -224,7 +230,7 @@ def _data(frontier: Frontier, plot: Plot) -> Svg:
                 "cost": [point.cost.value, point.cost.lower, point.cost.upper],
                 "risk": [point.risk.value, point.risk.lower, point.risk.upper],
                 "basis": point.basis,
-                "vague": point.vague,
+                "vague": point.vague or point.late,  # keeps to no limit
                 "words": words,
                 "label": ", ".join(label),
                 "facts": _facts(point, frontier),

@@ -262,8 +262,9 @@ def policy_text(policy: Policy) -> str:
 
         try:
             predicted = usefulness_lines(predict_usefulness(policy, mechanism_of(policy), bounds=True))
-        except ParameterError:
-            predicted = ["Predicted     by dunnage publish --dry-run, for one period"]
+        except ParameterError as error:
+            later = "Predicted     by dunnage publish --dry-run, for one period"
+            predicted = [later if policy.period is not None else f"REFUSED by publish: {error}"]
     return "\n".join([*lines, "", promise_text(promised), *predicted])
 
 
@@ -272,6 +273,10 @@ def usefulness_lines(usefulness: Usefulness | None) -> list[str]:
         return []
     refused = [f"REFUSED by publish without --allow-noise: {usefulness.message}"] if usefulness.is_noise else []
     lines = [*expected_lines(usefulness.expected), *refused]
+    released = usefulness.expected.levels[0]
+    if released.verdict == "rough":
+        advice = "Any one of these lines gives good counts:" if usefulness.remedies else "Look only at coarser sums."
+        lines += [f"Single counts of {released.level} are rough. {advice}", *usefulness.changes]
     if usefulness.bounds:
         columns = list(zip(*(item.levels for item in usefulness.bounds), strict=True))
         best = [usefulness.bounds[int(np.argmin([level.error for level in own]))].max for own in columns]

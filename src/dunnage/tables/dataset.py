@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InputError, InternalError, ParameterError, Problem
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 NO_VALUE, OUTSIDE, UNREADABLE = "missing value", "outside the domain", "cannot be read"  # Reasons to leave out a row
 _FIRST_INEXACT = 2.0**53
+Words = NDArray[np.uint64]
 _INEXACT = "2^53 or more, where whole numbers are no longer exact"
 _OUTSIDE = "lies outside the public domain"
 _LEAVE_OUT = 'or set outside = "leave-out".'
@@ -160,6 +162,7 @@ class Dataset:
 
     elsewhere = False  # whether the rows stay where they live: :mod:`dunnage.engines`
     folded: Any = None  # then, what the fold of the policy's mechanism gave
+    _as_read: tuple[pa.Table, IntArray] | None = None  # all cells before any rule, and which rows are of the period
 
     def __init__(
         self,
@@ -227,7 +230,7 @@ class Dataset:
         columns, left_out = pa.table(checked.columns), checked.left_out
         records, parts = _records(columns, checked.rows, checked.keep, policy.schema, source, left_out)
         cells = table if policy.mechanism.get("left_out") == "pool" else table.select(policy.listed_columns)
-        return cls(
+        dataset = cls(
             table=records,
             policy=policy,
             period=period,
@@ -236,6 +239,8 @@ class Dataset:
             left_out=left_out,
             original=Original(cells, numbers),
         )
+        dataset._as_read = table, np.searchsorted(numbers, checked.rows)
+        return dataset
 
     def __repr__(self) -> str:
         names = ", ".join(a.name for a in self.schema)
@@ -257,7 +262,7 @@ class Dataset:
 
     @cached_property
     def purpose(self) -> SpendPurpose:
-        return replace(self.policy.purpose(self.period), input_digest=self.keyed_digest)
+        return replace(self.policy.purpose(self.period), row_digests=self.row_digests)
 
     def column(self, name: str) -> pa.Array:
         """Return one column, one value for each record; identifiers of merged rows are in ``parts``."""
@@ -311,6 +316,21 @@ class Dataset:
         assert trip is not None  # rows are trips
         ordinals, _ = split_stamps(self.column(trip.time).to_numpy(zero_copy_only=False))
         return ordinals
+
+    @cached_property
+    def _fingerprints(self) -> tuple[bytes, bytes] | None:
+        if self._as_read is None or not len(self._as_read[1]):
+            return None
+        table, rows = self._as_read
+        return fingerprints(table if len(rows) == table.num_rows else table.take(pa.array(rows)))
+
+    def row_digests(self, key: bytes) -> tuple[str, str] | None:
+        """Return digests of the rows as they were read, in this order and in any order; None without rows."""
+        # They are of cells before any rule, so that another policy, which drops or rounds, does not hide the rows.
+        if self._fingerprints is None:
+            return None
+        in_order, in_any_order = (hmac.digest(key, one, "sha256").hex() for one in self._fingerprints)
+        return in_order, in_any_order
 
     def keyed_digest(self, key: bytes) -> str:
         """Return a digest of all rows that only the owner of the key can compute."""
@@ -534,6 +554,66 @@ def _content(column: pa.Array) -> Iterator[Any]:
     yield np.diff(ends).tobytes()
     if content is not None:
         yield memoryview(content)[ends[0] : ends[-1]]
+
+
+_LANES = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)  # two odd numbers, each for 64 of 128 bits
+_CHUNK_BYTES = 1 << 24
+
+
+def _mixed(values: Words) -> Words:
+    """Spread each bit over all others (splitmix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _text_hashes(texts: pa.Array, lane: int) -> Words:
+    """Return a hash of each text: its bytes as digits of a number in an odd base, modulo 2^64."""
+    _, offsets, content = texts.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    lengths, hashes = np.diff(ends), np.zeros(len(texts), dtype=np.uint64)
+    if content is None or not len(texts) or ends[-1] == ends[0]:
+        return hashes
+    data = np.frombuffer(content, dtype=np.uint8)
+    powers = np.full(int(lengths.max()) + 1, _LANES[lane], dtype=np.uint64)
+    powers[0] = 1
+    powers = np.cumprod(powers)
+    first = 0
+    while first < len(texts):  # a few megabytes at a time
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + _CHUNK_BYTES)) - 1)
+        some = np.flatnonzero(lengths[first:last]) + first
+        if len(some):
+            starts = ends[some] - ends[some[0]]
+            total = int(lengths[some].sum())
+            place = np.arange(total) - np.repeat(starts, lengths[some])
+            terms = (data[ends[some[0]] : ends[some[0]] + total].astype(np.uint64) + np.uint64(1)) * powers[place]
+            hashes[some] = np.add.reduceat(terms, starts)
+        first = last
+    hashes += lengths.astype(np.uint64) * powers[-1]
+    return hashes
+
+
+def fingerprints(table: pa.Table) -> tuple[bytes, bytes]:
+    """Return fingerprints of the rows of a table, in their order and in any order, whatever the order of columns."""
+    # They recognise rows that did not change; they are no digest that withstands somebody who looks for collisions.
+    lanes = []
+    for lane in range(len(_LANES)):
+        rows = np.zeros(table.num_rows, dtype=np.uint64)
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            seed = np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big"))
+            values = decoded(column.combine_chunks())
+            missing = mask_of(pc.is_null(values))
+            if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+                numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+                hashes = numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64).view(np.uint64)
+            else:
+                encoded = pc.fill_null(values.cast(pa.large_string()), "").dictionary_encode()
+                hashes = _text_hashes(encoded.dictionary, lane)[encoded.indices.to_numpy(zero_copy_only=False)]
+            rows += _mixed(_mixed(hashes ^ seed) + missing.astype(np.uint64) * np.uint64(_LANES[lane]))
+        lanes.append(_mixed(rows))
+    in_order = hashlib.sha256(b"".join(lane.tobytes() for lane in lanes)).digest()
+    sums = b"".join(int(lane.sum(dtype=np.uint64)).to_bytes(8, "big") for lane in lanes)
+    return in_order, len(lanes[0]).to_bytes(8, "big") + sums
 
 
 def column_problems(names: list[str], schema: Schema) -> list[Problem]:

@@ -301,12 +301,15 @@ class Chances:
         self.classes = list(classes)
         self.worst = [sizes.largest(sizes.count) for sizes in self.classes] if worst is None else worst
         self.deadline = NEVER
+        self.joint = True  # whether several resources that may be exceeded get a law in common, which takes long
         self._bounds_of: dict[tuple[tuple[int, int], ...], tuple[float, float]] = {}
         self._draws: dict[tuple[Any, ...], SumLaw | None] = {}
 
     def surely(self, pattern: Sequence[int] | IntArray) -> bool:
-        total = sum((self.worst[kind][number] for kind, number in _pairs(pattern)), 0 * self.capacity)
-        return bool((total <= self.capacity).all())
+        return bool((self._largest(_pairs(pattern)) <= self.capacity).all())
+
+    def _largest(self, used: tuple[tuple[int, int], ...]) -> IntArray:
+        return np.asarray(sum((self.worst[kind][number] for kind, number in used), 0 * self.capacity))
 
     def fits(self, pattern: Sequence[int] | IntArray) -> tuple[float, float]:
         """Return bounds on the probability that a pattern fits; they are equal if it is exact."""
@@ -319,7 +322,10 @@ class Chances:
             if self.deadline.late:
                 return 0.0, 1.0
             countable = all(isinstance(self.classes[kind], Members) for kind, _ in used)
-            exact = self._chance(used, None, 1, True) if countable else None
+            # What certainly fits of a resource needs no law, and one that is left none in common with others.
+            tight = np.flatnonzero(self._largest(used) > self.capacity).tolist()
+            countable = countable and (self.joint or len(tight) == 1)
+            exact = self._chance(used, tight[0] if len(tight) == 1 else None, 1, True) if countable else None
             if exact is not None:
                 low = high = exact
             else:

@@ -12,11 +12,12 @@ estimate, so the caller computes the true probabilities.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,11 @@ SEGMENTS = 16
 HOT, COLD = 0.5, 0.03
 MAX_IDLE = 3
 MAX_ROUNDS = 60
+LAST_SHARE = 0.2  # of the time, to descend from the best state
 DENSE_CELLS = 20_000_000
+EXACT_TRIES = 3
+WORTHWHILE = 0.005  # part of the risk that an exchange has to save if it gains nothing else
+ROUGH = 4.0  # how many times too high a risk by normal laws may be
 _MIN_DENSE = 24
 _PAIR_PRICE = 0.3
 _EXCESS = 1e6
@@ -125,6 +130,7 @@ def spread_items(
     segment = max(len(order) * STEPS_PER_ITEM, MIN_STEPS) // SEGMENTS
     state = np.random.default_rng(seed).integers(2**62, size=1, dtype=np.uint64)
     idle, cold, flat = 0, [1e-3] * (SEGMENTS // 2), board._replace(price=np.zeros_like(board.price))
+    soon = deadline - LAST_SHARE * (deadline - time.monotonic())
     for round_ in range(rounds):
         # The first round only descends: if the time is short, that is most of the gain.
         hot = HOT if round_ % 3 else HOT / 4
@@ -139,13 +145,21 @@ def spread_items(
             value = _value(board, marks)
             if value < best_value:
                 best, best_value = marks.bin_of.copy(), value
-            if time.monotonic() >= deadline or best_value <= (0, floor):
+            if time.monotonic() >= soon or best_value <= (0, floor):
                 break
         idle = 0 if best_value < before else idle + 1
-        if idle >= MAX_IDLE or time.monotonic() >= deadline or best_value <= (0, floor):
+        if idle >= MAX_IDLE or time.monotonic() >= soon or best_value <= (0, floor):
             break
         if round_ and value > best_value:
             marks = _marked(board, best)
+    # Time may have run out in the heat: from the best state, descend as long as it helps.
+    marks, idle = _marked(board, best), 0
+    while idle < SEGMENTS // 2 and time.monotonic() < deadline and best_value > (0, floor) and not by_look:
+        _exchange(flat, marks, budget, 1e-3, max(segment, FLAT_STEPS), state)
+        value = _value(board, marks)
+        idle = 0 if value < best_value else idle + 1
+        if value < best_value:
+            best, best_value = marks.bin_of.copy(), value
     if best is start:
         return bin_of
     spread = np.empty_like(bin_of)
@@ -186,6 +200,90 @@ def exchange_checked(
         idle = 0 if now < least - 1e-12 else idle
         best, least = bins, now
     return best
+
+
+def exchange_likely(
+    loads: TypeLoads,
+    counts: IntArray,  # items of each type in each bin. Shape: bins, types
+    room: IntArray,
+    group_of: IntArray,  # of types
+    caps: IntArray,
+    risk_of: Callable[[int, IntArray], float],  # exact, of a bin with other counts
+    risk: float,  # largest sum over all bins
+    *,
+    deadline: float,
+) -> IntArray:
+    """Exchange items of two types as long as the sum of the largest counts falls, under exact risks."""
+    from scipy.special import ndtr
+
+    counts, size = counts.copy(), loads.sizes
+    group_of_bin = group_of[counts.argmax(axis=1)]
+    risks = np.array([risk_of(bin_, line) for bin_, line in enumerate(counts)])
+
+    def added(numbers: IntArray, kind: IntArray, step: int) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return what ``step`` items more change in largest sum, mean and variance, for some bins."""
+        after, line = numbers + step, loads.first[kind] + numbers
+        parts = (after * (size[kind] - after) - numbers * (size[kind] - numbers)) / size[kind]
+        return (
+            loads.sums[line + step] - loads.sums[line],
+            step * loads.mean[kind],
+            parts[:, None] * loads.variance[kind],
+        )
+
+    def exchanged(bins: IntArray, out: IntArray, into: IntArray) -> list[Any]:
+        changes = zip(state, added(counts[bins, out], out, -1), added(counts[bins, into], into, 1), strict=True)
+        return [own[bins] + less + more for own, less, more in changes]
+
+    # Largest sum, mean and variance of each bin
+    state: list[Any] = [np.zeros_like(room), np.zeros(room.shape), np.zeros(room.shape)]
+    for bin_, line in enumerate(counts):
+        some = np.flatnonzero(line)
+        parts = line[some] * (size[some] - line[some]) / size[some]
+        state[0][bin_] = loads.sums[loads.first[some] + line[some]].sum(axis=0)
+        state[1][bin_], state[2][bin_] = line[some] @ loads.mean[some], parts @ loads.variance[some]
+
+    def exchange(kind: int, here: int, gain: int) -> bool:
+        """Give an item of a type to another bin for one that raises no largest count: to gain, or to lower the risk."""
+        column = counts[:, kind]
+        free = (group_of_bin == group_of_bin[here]) & (column < min(int(column.max()) - gain, caps[kind]))
+        free[here] = False
+        there, other = np.nonzero(counts * free[:, None])
+        able = (counts[here] < np.minimum(counts.max(axis=0), caps))[other] & (other != kind)
+        there, other = there[able], other[able]
+        own, ours = np.full(len(there), here), np.full(len(there), kind)
+        guess = np.zeros(len(there))
+        for bins, out, into in ((own, ours, other), (there, other, ours)):
+            largest, mean, variance = exchanged(bins, out, into)
+            likely = ndtr((mean - room[bins] - 0.5) / np.sqrt(np.maximum(variance, 1e-9)))
+            guess += np.where(largest <= room[bins], 0.0, likely).sum(axis=1)
+        limit = risks[here] + risks[there] + (risk - risks.sum() if gain else -WORTHWHILE * risk)
+        for at in np.argsort(guess - risks[there], kind="stable")[:EXACT_TRIES].tolist():
+            if guess[at] > ROUGH * limit[at]:  # too risky also by normal laws
+                continue
+            bins, out, into = np.array([here, there[at]]), np.array([kind, other[at]]), np.array([other[at], kind])
+            lines = counts[bins]
+            lines[[0, 1], out] -= 1
+            lines[[0, 1], into] += 1
+            exact = [risk_of(bin_, line) for bin_, line in zip(bins.tolist(), lines, strict=True)]
+            if sum(exact) <= limit[at]:
+                for table, values in zip(state, exchanged(bins, out, into), strict=True):
+                    table[bins] = values
+                counts[bins], risks[bins] = lines, exact
+                return True
+        return False
+
+    # Seeded, outside noise: no privacy depends on it, as the package says
+    order, idle = np.random.default_rng(0).permutation(len(size)).tolist(), 0
+    for kind in itertools.cycle(order):
+        idle += 1
+        if idle > len(order) or time.monotonic() >= deadline:
+            break
+        column = counts[:, kind]
+        top, risky = int(column.max()), int(np.where(column > 0, risks, -1.0).argmax())
+        alone = top > 1 and int((column == top).sum()) == 1
+        if (alone and exchange(kind, int(column.argmax()), 1)) or (risks[risky] > 0 and exchange(kind, risky, 0)):
+            idle = 0
+    return counts
 
 
 def over_caps(type_of: IntArray, bin_of: IntArray, caps: IntArray, num_bins: int) -> int:

@@ -10,7 +10,8 @@ From the noisy sums alone, in this order:
 3. Pairs are expected to have origin times destination over the total, times what zones have in common and, as far as
    that helps, what is known of the way back; if pairs were measured, each shrinks towards that by how noisy it is; then
    their sums are moved to those of origins, destinations and zones.
-4. Slots: the count of a cell is c[o, d] a[o, t] b[d, t] g[zone, zone, t], by iterative proportional fitting to the
+4. Slots: origins and destinations by slot shrink towards their sums, the slots and the patterns by slot that stops have
+   in common. The count of a cell is c[o, d] a[o, t] b[d, t] g[zone, zone, t], by iterative proportional fitting to the
    tables of pairs, origins by slot, destinations by slot and pairs of zones by slot. All sums are products of small
    matrices, so that no table of cells exists unless cells were measured, which then shrink towards the model.
 5. Whole numbers: a pair gets a whole number of trips, so that origins keep their sums and destinations nearly do; then
@@ -21,7 +22,7 @@ Everything here sees noisy sums and public facts only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -38,18 +39,22 @@ ROUNDS = 8  # corrections of a table towards its sums, one after the other
 FAR = 24.0  # scales beyond which noise explains nothing
 GROWTH = 1.05  # steps between larger noisy values
 RATE_STEP, MAX_RATES = 0.2, 32  # classes of expected counts, by their logarithm
-MULTIPLES = 2.0 ** np.arange(-6, 8.5, 0.5)  # of what is expected of a count
-_LOGNORMAL = np.exp(-((np.log(MULTIPLES) + 0.28) ** 2) / 2)
+# of what is expected of a count, closer together near 1
+MULTIPLES = 2.0 ** np.concatenate([np.arange(-6, -1, 0.5), np.arange(-1, 1, 0.25), np.arange(1, 8.5, 0.5)])
+_LOGNORMAL = np.exp(-((np.log(MULTIPLES) + 0.28) ** 2) / 2) * np.gradient(np.log(MULTIPLES))
 FIRST_WEIGHTS = np.append(0.2, 0.8 * _LOGNORMAL / _LOGNORMAL.sum())  # of zero and of each multiple: their mean is 1
-BELIEF = 10.0  # counts' worth of belief in them
+BELIEF = 10.0  # counts' worth of belief in them, more if noise leaves each count less to say
+BUSY = 3.0  # trips of a count that has any, if counts have none on average; measured on bikes and taxis
 MANY = 40  # counts from which a Poisson law is called normal
-MEETING = 0.18  # part of a mean by which it is off at worst if multiples are the only means
+MEETING = 0.09  # part of a mean by which it is off at worst if multiples are the only means
 WIDE = 20.0  # scales of noise from which a law is so wide that noise is like a normal law
+MAX_PATTERNS = 1024  # stops or slots up to which patterns are computed
 FLOOR = 0.05  # smallest part of what is expected of a pair that is left of it by what is known of the way back
 LEAST = 1e-6  # smallest share of the mean that a fitted count may have: nothing is surely empty
 PULL = 0.3  # how much the sums by slot decide where the next trip of a pair goes, against its own share
 SLOT_PULL = 0.02  # the same for the sums of slots
 PAIR_PULL = 0.1  # the same for the sums of destinations and the next pair of an origin
+ROUGHLY = 0.5  # part of the expected number of trips by which it may well be off
 FEW = 0.1  # smallest share of trips worth keeping once uncertain ones are gone: those are the largest noise
 GAIN = 0.8  # part of what a table is expected to explain that counts when it is compared with an empty table
 _TINY = 1e-300
@@ -65,6 +70,7 @@ class Fitted(NamedTuple):
     origins: FloatArray  # factors, (origin, slot)
     destinations: FloatArray  # (destination, slot)
     zones: FloatArray  # (zone, zone, slot)
+    by_slot: tuple[FloatArray, ...]  # sums of origins and of destinations, (stop, slot)
     cells: FloatArray  # (origin, destination, slot) if cells were measured, else empty
     alone: FloatArray  # the same before cells were moved to their sums, so that noise gained nothing
 
@@ -120,7 +126,8 @@ def beliefs(margin: Margin, expected: FloatArray) -> Beliefs:
     flat = bins * len(grid) + below
     seen = np.bincount(flat + (step >= 0.5), minlength=len(centres) * len(grid)).reshape(len(centres), -1)
     tables = noisy_poisson(grid, np.multiply.outer(centres, np.append(0.0, MULTIPLES)), scale)
-    weights = fit_weights(tables[0], seen.astype(np.float64), FIRST_WEIGHTS, belief=BELIEF)
+    belief = BELIEF * (1 + 2 * (scale / (float(expected.mean()) + BUSY)) ** 2)
+    weights = fit_weights(tables[0], seen.astype(np.float64), FIRST_WEIGHTS, belief=belief)
     chance, mean, square = (table @ weights for table in tables)
     known = chance > _TINY  # otherwise nothing explains the value but itself
     mean = np.where(known, mean / np.maximum(chance, _TINY), np.maximum(grid, 0.0))
@@ -185,8 +192,10 @@ def level(margin: Margin | None, size: int, total: float) -> FloatArray:
     return np.asarray(counts * (total / counts.sum()))
 
 
-def fit(margins: Mapping[Table, Margin], size: int, slots: int, zones: IntArray | None) -> Fitted:
-    """Fit counts to noisy margins; ``zones`` are those of stops, if any margin is by zone."""
+def fit(
+    margins: Mapping[Table, Margin], size: int, slots: int, zones: IntArray | None, trips: int | None = None
+) -> Fitted:
+    """Fit counts to noisy margins; ``zones`` are those of stops, if any margin is by zone; ``trips`` are expected."""
     zone_of = np.ones((size, 1)) if zones is None else np.eye(int(zones.max()) + 1)[zones]
 
     def known(wanted: Ends, *, by_slot: bool = False) -> Margin | None:
@@ -194,7 +203,10 @@ def fit(margins: Mapping[Table, Margin], size: int, slots: int, zones: IntArray 
 
     whole = known("all")
     total = 1.0
-    if whole is not None and whole.sums > 0:  # as much of it as noise does not explain
+    if whole is not None and trips is not None:
+        part = 1 / (1 + float(whole.variances) / (ROUGHLY * trips) ** 2)
+        total = max(total, part * float(whole.sums) + (1 - part) * trips)
+    elif whole is not None and whole.sums > 0:  # as much of it as noise does not explain
         total = max(total, float(whole.sums - min(whole.variances / whole.sums, whole.sums)))
     origins, destinations = (level(known(ends), size, total) for ends in ("origins", "destinations"))
     windows = level(known("all", by_slot=True), slots, total)
@@ -203,26 +215,49 @@ def fit(margins: Mapping[Table, Margin], size: int, slots: int, zones: IntArray 
     pairs = fit_pairs(margins.get(("pairs", False)), origins, destinations, between, zone_of)
     # Sums by slot: where they were measured, shrunk towards those of the model without them
     sums = [pairs.sum(axis=1), pairs.sum(axis=0), zone_of.T @ pairs @ zone_of]
-    targets = []
     every: tuple[Ends, ...] = ("origins", "destinations", "zones")
-    for ends, own in zip(every, sums, strict=True):
-        margin = known(ends, by_slot=True) if ends != "zones" or zones is not None else None
-        expected = np.maximum(own.reshape(-1, 1), LEAST * total / own.size) * windows / total
+    measured = [known(ends, by_slot=True) if ends != "zones" or zones is not None else None for ends in every]
+    expected = [np.maximum(own.reshape(-1, 1), LEAST * total / own.size) * windows / total for own in sums]
+    # Origins and destinations side by side: what stops have in common shows in both.
+    if ends := [(place, margin) for place, margin in enumerate(measured[:2]) if margin is not None]:
+        beside = Margin(*(np.hstack(parts) for parts in zip(*(margin for _, margin in ends), strict=True)))
+        shared = np.hsplit(in_common(beside, np.hstack([expected[place] for place, _ in ends])), len(ends))
+        for (place, _), table in zip(ends, shared, strict=True):
+            expected[place] = table
+    for place, (own, margin) in enumerate(zip(sums, measured, strict=True)):
         if margin is not None:
-            noisy = Margin(margin.sums.reshape(expected.shape), margin.variances.reshape(expected.shape))
-            table = moved(*beliefs(noisy, expected), [(0, windows), (1, expected.sum(axis=1))])
-            expected = np.maximum(table, LEAST * total / table.size)
-            expected *= (own.reshape(-1) / expected.sum(axis=1))[:, None]
-        targets.append(expected.reshape((*own.shape, slots)) if margin is not None else None)
-    fitted = proportional(pairs, targets, zone_of, windows)
+            noisy = Margin(*(part.reshape(own.size, slots) for part in margin))
+            table = moved(*beliefs(noisy, expected[place]), [(0, windows), (1, own.reshape(-1))])
+            table = np.maximum(table, LEAST * total / table.size)
+            expected[place] = table * (own.reshape(-1) / table.sum(axis=1))[:, None]
+    targets = [
+        table.reshape((*own.shape, slots)) if margin is not None else None
+        for table, own, margin in zip(expected, sums, measured, strict=True)
+    ]
+    fitted = proportional(pairs, targets, zone_of, windows)._replace(by_slot=tuple(expected[:2]))
     cells = margins.get(("pairs", True))
     if cells is None:
         return fitted
-    expected = np.maximum(cells_of(fitted, zone_of), LEAST * total / cells.sums.size)
-    alone = beliefs(cells, expected)
+    model = np.maximum(cells_of(fitted, zone_of), LEAST * total / cells.sums.size)
+    alone = beliefs(cells, model)
     pairs = fit_pairs(known("pairs"), origins, destinations, between, zone_of)
-    table = moved(*alone, [(2, pairs), (1, expected.sum(axis=1)), (0, expected.sum(axis=0))])
+    table = moved(*alone, [(2, pairs), (1, model.sum(axis=1)), (0, model.sum(axis=0))])
     return fitted._replace(pairs=table.sum(axis=2), cells=table, alone=alone.means)
+
+
+def in_common(margin: Margin, expected: FloatArray) -> FloatArray:
+    """Add what stops have in common to what is expected of them: the few patterns by slot that stand out of noise."""
+    if min(expected.shape) > MAX_PATTERNS:
+        return expected
+    spread = np.sqrt(margin.variances + expected)  # of noise and of a Poisson count
+    size = max(expected.shape)
+    left, values, right = np.linalg.svd((margin.sums - expected) / spread, full_matrices=False)
+    # The singular values of noise alone end at 1 + sqrt(aspect); above it this is the best weight of each pattern
+    # (Gavish, Donoho 2017, for the Frobenius norm).
+    y, aspect = values**2 / size, min(expected.shape) / size
+    best = np.sqrt(np.maximum((y - aspect - 1) ** 2 - 4 * aspect, 0.0) / np.maximum(y, _TINY) * size)
+    best[y <= (1 + aspect**0.5) ** 2] = 0.0
+    return np.asarray(np.maximum(expected + (left * best) @ right * spread, FLOOR * expected))
 
 
 def fit_pairs(
@@ -268,7 +303,7 @@ def proportional(
             b = by_destination / np.maximum(np.einsum("zdt,dy,zyt->dt", outer, zone_of, g, optimize=True), _TINY)
         a, b, g = (part / max(float(part.mean()), _TINY) for part in (a, b, g))
     none = np.zeros((0, 0, 0))
-    return Fitted(pairs=pairs, origins=a, destinations=b, zones=g, cells=none, alone=none)
+    return Fitted(pairs=pairs, origins=a, destinations=b, zones=g, by_slot=(), cells=none, alone=none)
 
 
 def pair_sums(a: FloatArray, b: FloatArray, g: FloatArray, members: list[IntArray]) -> FloatArray:
@@ -289,26 +324,32 @@ def cells_of(fitted: Fitted, zone_of: FloatArray) -> FloatArray:
     return np.asarray(fitted.pairs[..., None] * np.where(sums > 0, factors / np.maximum(sums, _TINY), even))
 
 
-class Kept(NamedTuple):
-    """Levels that must not be further from the truth than an empty table, as far as the fit can tell."""
+def whole_counts(
+    fitted: Fitted, zones: IntArray | None, asked: Collection[Table], measured: Collection[Table]
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return pairs, slots and counts of all cells with trips: whole numbers that nearly keep the fitted sums.
 
-    pairs: bool
-    cells: bool
-
-
-def whole_counts(fitted: Fitted, zones: IntArray | None, kept: Kept) -> tuple[IntArray, IntArray, IntArray]:
-    """Return pairs, slots and counts of all cells with trips: whole numbers that nearly keep the fitted sums."""
-    size = len(fitted.pairs)
+    Tables that are asked for must not be further from the truth than an empty one, as far as the fit can tell.
+    """
+    size, num_slots = len(fitted.pairs), fitted.origins.shape[1]
     numbers = round_pairs(fitted.pairs)
-    if kept.pairs:
+    if ("pairs", False) in asked or ("pairs", True) in asked:
         numbers = worthwhile(numbers, fitted.pairs)
     of_stop = np.zeros(size, dtype=np.int64) if zones is None else zones.astype(np.int64)
     pairs, slots, counts, parts = spread_pairs(
         numbers, fitted.origins, fitted.destinations, fitted.zones, fitted.cells, of_stop
     )
-    if kept.cells:
+    if ("pairs", True) in asked:
         flat, alone = fitted.pairs.reshape(-1), fitted.alone.reshape(-1)
-        counts = worthwhile(counts, alone[pairs * fitted.cells.shape[2] + slots] if len(alone) else parts * flat[pairs])
+        counts = worthwhile(counts, alone[pairs * num_slots + slots] if len(alone) else parts * flat[pairs])
+    for place, ends in enumerate(("origins", "destinations")):
+        if set(asked) == {(ends, True)}:
+            means = fitted.by_slot[place].reshape(-1)
+            stops = pairs // size if place == 0 else pairs % size
+            sums = np.bincount(stops * num_slots + slots, counts, minlength=len(means))
+            few = means.mean() < 0.5 and (ends, True) not in measured  # zero is nearest to most, nobody knows to which
+            if few or (sums * (sums - 2 * GAIN * means)).sum() > 0:
+                counts = np.zeros_like(counts)
     held = counts > 0
     return pairs[held], slots[held], counts[held]
 

@@ -142,13 +142,19 @@ def project_problem(
     problem: _Problem,
     unknowns: FloatArray,  # to start from
     tolerance: float,
+    *,
+    short: bool = False,  # whether to stop once it is clear that more cells are needed
 ) -> Projection:
     plan = family.plan
-    best, iterations = _newton(plan, problem, unknowns)
+    best, iterations = _newton(plan, problem, unknowns, candidates.floors[problem.used] if short else None)
     theta = levels(plan.leaves, best.unknowns)
-    values = problem.listed.values
+    values, needed = problem.listed.values, -theta[0] < candidates.floors
     x = moved(values, candidates.starts, theta)
-    residual, totals = optimality(x, values, candidates.starts, family, sums)
+    totals: tuple[FloatArray, ...] = ()
+    if short and needed.any():
+        residual, tolerance = best.relative, np.inf
+    else:
+        residual, totals = optimality(x, values, candidates.starts, family, sums)
     # Wrong multipliers could still give the right x, but not decide whether further cells are needed.
     if not max(residual, best.relative) <= tolerance:
         raise InternalError(
@@ -168,7 +174,7 @@ def project_problem(
         residual=residual,
         distance=float(best.distance),
         iterations=iterations,
-        needed=-theta[0] < candidates.floors,
+        needed=needed,
     )
 
 
@@ -199,8 +205,8 @@ def settle(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> None:
         settle_blocks(problem.listed, problem.tree, chains, bounds, used, unknowns)
 
 
-def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look, int]:
-    """Minimise the dual function; return the best point and the number of steps."""
+def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray, floors: FloatArray | None) -> tuple[_Look, int]:
+    """Minimise the dual function, unless cells below some floor are needed; return the best point and the steps."""
     # It takes a full step if that halves the distance to the best point so far, which can happen only a limited number
     # of times before rounding takes over; any other step goes to about the lowest point along it.
     listed, tree, solve = problem.listed, problem.tree, plan.solver(problem.used)
@@ -225,6 +231,8 @@ def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> tuple[
     best = here = look(unknowns)
     stalled = steps = 0
     while here.relative > EXACT and not (stalled >= STALLED and here.relative <= ROUNDED) and steps < MAX_STEPS:
+        if floors is not None and here.relative <= UNSETTLED and np.any(-here.theta[0] < floors):
+            return here, steps
         step = solve(here.counts, here.gradient, min(max(here.relative, CLOSE), LOOSE))
         there = look(stepped(here.unknowns, step))
         if not there.distance <= best.distance / 2 and there.relative > EXACT:
@@ -304,14 +312,14 @@ class NewtonPlan:
 
         def step(counts: IntArray, gradient: FloatArray, close: float) -> FloatArray:
             kept = np.flatnonzero(counts)
-            weights, own = counts[kept].astype(np.float64), weak + np.bincount(inside, counts, len(weak))
-            touched, groups = np.unique(inside[kept], return_inverse=True)
+            weights, meeting = counts[kept].astype(np.float64), np.bincount(inside, counts, len(weak))
+            own, touched = weak + meeting, np.flatnonzero(meeting)
+            groups = (np.cumsum(meeting > 0) - 1)[inside[kept]]
             inner, others = gradient[first:].copy(), np.ascontiguousarray(leaves[:, kept])
             active = Active(others, groups, weights, parent, slack, above[touched], weak[touched], own[touched])
             # What hangs above an eliminated unknown without active cells moves with it, whatever its gradient.
-            outer = gradient[:first].copy()
-            idle = np.setdiff1d(np.flatnonzero(above >= 0), touched)
-            np.add.at(outer, above[idle], inner[idle])
+            idle = np.flatnonzero((above >= 0) & (meeting == 0))
+            outer = gradient[:first] + np.bincount(above[idle], inner[idle], first)
             answer = conjugate_step(active, outer, inner[touched], close)
             inner += np.bincount(inside[kept], weights * answer[others].sum(axis=0), len(weak))
             moved = np.where(above >= 0, weak * answer[above], 0.0)
@@ -380,9 +388,10 @@ def _cheapest_blocks(family: Family) -> tuple[IntArray, list[int], float]:
     choices = []
     for blocks in options:
         every = enumerate(zip(family.groups, family.sizes, strict=True))
-        local = [feature for feature, (groups, size) in every if _refines(groups, blocks, size)]  # span no two blocks
-        shared = sum(family.sizes) - sum(family.sizes[feature] for feature in local)
-        widths = np.zeros(int(blocks.max(initial=0)) + 1)
+        num = int(blocks.max(initial=0)) + 1
+        local = [feature for feature, (groups, size) in every if size >= num and _refines(groups, blocks, size)]
+        shared = sum(family.sizes) - sum(family.sizes[feature] for feature in local)  # they span several blocks
+        widths = np.zeros(num)
         for feature in local:
             widths += np.bincount(block_of_groups(family, blocks, feature), minlength=len(widths))
         cost = float((widths**3 / 3 + widths**2 * shared + widths * shared**2).sum() + shared**3 / 3)

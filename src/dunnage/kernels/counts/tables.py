@@ -108,7 +108,7 @@ def project_table(
         settle(plan, problem, unknowns)
         theta = levels(plan.leaves, unknowns)[0]
         if plan.inner_chains is None or not np.any(-theta < candidates.floors):  # else blocks by themselves need more
-            projection = project_problem(candidates, family, sums, problem, unknowns, tolerance)
+            projection = project_problem(candidates, family, sums, problem, unknowns, tolerance, short=True)
             iterations += projection.iterations
             if not projection.needed.any():
                 cells, x = positive(projection.x, candidates.cells, candidates.starts, projection.counts)

@@ -32,6 +32,7 @@ COLUMN_TYPES: Mapping[str, pa.DataType] = {  # all that a table of estimates may
     "upper": pa.float64(),
     "unit": pa.string(),
 }
+OUTSIDE, OTHER = "outside", "other"  # in column path: outside the grid or missing; all paths that are not listed
 NOISE_SHARE = 0.5  # estimates say first that a mean is noise if its interval covers a larger share of the range
 MISSING_SHARE = 0.1  # estimates say first that readings are missing if that is so in a larger share of the slots
 NOT_CHECKED = (
@@ -137,7 +138,9 @@ class EstimatesKind(Kind):
         placeless = [
             f"{line['purpose']} in about {percent(line['value'])} of them"
             for line in lines
-            if line["quantity"] == "share" and line.get("lon", 0) is None and line["lower"] > MISSING_SHARE
+            if line["quantity"] == "share"
+            and line["lower"] > MISSING_SHARE
+            and (line.get("path") == OUTSIDE or (line.get("cell") is not None and line["lon"] is None))
         ]
         if placeless:
             texts.append(

@@ -1,0 +1,589 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ledger for teams: history that moves, entries that cannot be altered unseen, rows known again, two people."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.commands import fine, run
+from tests.refusals import refusal
+from tests.test_ledger import budget, dp, purpose
+
+import dunnage as dn
+from dunnage.errors import BudgetError, LedgerError, Refusal
+from dunnage.ledger import Ledger, Rehearsed, Rule
+from dunnage.ledger.entries import COLUMNS, Entry, Kind, fraction_text, next_entry
+from dunnage.ledger.telling import check_ledger, told
+from dunnage.ledger.witness import STATE
+from dunnage.model.certificate import load_public_key
+
+OLD = Path(__file__).parent / "fixtures" / "v0.1.0"
+POLICY = """
+dataset = "parcels"
+protects = "parcel"
+[attributes.id]
+role = "identifier"
+[attributes.weight]
+role = "quasi-identifier"
+kind = "numeric"
+domain = [0, 100]
+resolution = 1
+[mechanism]
+name = "noisy-values"
+epsilon = 50
+[budget]
+epsilon = 200
+neighbours = "replace-one"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with parcels and a policy, of a machine that remembers nothing yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(STATE, str(tmp_path / "state"))
+    (tmp_path / "parcels.toml").write_text(POLICY)
+    (tmp_path / "parcels.csv").write_text("id,weight\n" + "".join(f"p{n},{n}\n" for n in range(20)))
+    return tmp_path
+
+
+@pytest.fixture
+def keys(place: Path) -> Callable[[str], Path]:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    for name in ("ann", "bo", "cy", "eve"):
+        key = Ed25519PrivateKey.generate()
+        pem = serialization.Encoding.PEM
+        secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        (place / f"{name}.pem").write_bytes(secret)
+        (place / f"{name}.pem").chmod(0o600)
+        public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+        (place / f"{name}.pub.pem").write_bytes(public)
+    return lambda name: place / f"{name}.pem"
+
+
+# History of 0.1.0, and moving
+
+
+def test_ledgers_of_version_0_1_0_are_read_upgraded_and_moved(place, postgres):
+    for name in ("dunnage-ledger.sqlite", "city.sqlite"):
+        file = Path(shutil.copy(OLD / name, place / name))
+        old, content = Ledger.open_existing(file), file.read_bytes()
+        before = old.to_dict()
+        assert "upgrade" in str(refusal(LedgerError, Ledger(file).spend, dp(1), purpose(1)))
+        refusal(Rehearsed, Ledger(file).rehearsal().spend, dp(1), purpose(1))
+        assert file.read_bytes() == content
+        assert fine("ledger", "upgrade", name)["before"] == 1
+        with Ledger(file) as book:
+            assert book.to_dict() == before
+            assert "an earlier version" in "".join(told(book, dataset).text() for dataset in book.datasets())
+            book.spend(dp(1), purpose("new"))
+            here, history = book.to_dict(), book.history("rides")
+            url = postgres()
+            moved = book.move(url)
+        assert moved.to_dict() == here
+        assert moved.history("rides") == history, "with the same hashes"
+        refusal(LedgerError, Ledger.open_existing, file)
+        left = Ledger(file.with_name(f"{name}.moved"), witness=False)
+        assert left.to_dict() == here
+        assert "was moved" in str(refusal(LedgerError, left.spend, dp(1), purpose("late")))
+        moved.spend(dp(1), purpose("later"))
+        refusal(LedgerError, moved.move, url)
+        back = moved.move(place / f"back-{name}")
+        assert len(back.history("rides")) == len(history) + 1
+        refusal(LedgerError, moved.spend, dp(1), purpose("too late"))
+        refusal(LedgerError, Ledger(":memory:").move, place / "x.sqlite")
+
+
+# Tampering
+
+
+def altered(place: str, *changes: str, **values: object) -> None:
+    """Change a ledger as somebody with all rights over the file or the server can."""
+    if place.startswith("postgresql"):
+        import psycopg
+
+        with psycopg.connect(place) as connection:
+            connection.execute("SET session_replication_role = replica")
+            connection.execute("ALTER TABLE dunnage.entries DROP CONSTRAINT IF EXISTS hash_is_true")
+            for change in changes:
+                connection.execute(change.replace("entries", "dunnage.entries"), values)
+        return
+    with closing(sqlite3.connect(place)) as database:
+        for name in ("keep", "hold", "follow"):
+            database.execute(f"DROP TRIGGER IF EXISTS entries_{name}")
+        for change in changes:
+            database.execute(change.replace("%(", ":").replace(")s", ""), values)
+        database.commit()
+
+
+def restore(place: str, entries: list[Entry]) -> None:
+    """Put entries back as they were, whatever they were."""
+    columns = "dataset, number, kind, id, at, who, body, totals, prev, hash"
+    marks = ", ".join(f"%({name})s" for name in columns.split(", "))
+    altered(place, "DELETE FROM entries")
+    for entry in entries:
+        values = {name: getattr(entry, name) for name in columns.split(", ")}
+        altered(place, f"INSERT INTO entries ({columns}) VALUES ({marks})", **values)
+    if place.startswith("postgresql"):
+        altered(
+            place, "UPDATE dunnage.heads SET number = %(n)s, hash = %(h)s", n=entries[-1].number, h=entries[-1].hash
+        )
+
+
+def test_changed_swapped_and_cut_entries_are_found(place, address):
+    anchor = place / "anchor.jsonl"
+    with Ledger(address, anchor=anchor) as book:
+        for number in range(4):
+            book.spend(dp("0.1"), purpose(number, budget(1)))
+        whole = book.history("rides")
+    swapped = [replace(whole[3], number=3), replace(whole[2], number=4)]
+    for what, change in {
+        "a cheaper spend": [replace(whole[2], body=whole[2].body.replace("1/10", "1/99"))],
+        "its hash too": [replace(whole[2], body=whole[2].body.replace("1/10", "1/99")).sealed()],
+        "somebody else": [replace(whole[2], who="eve")],
+        "swapped": swapped,
+        "swapped with hashes": [entry.sealed() for entry in swapped],
+        "another total": [replace(whole[4], totals=whole[4].totals.replace("2/5", "1/5")).sealed()],
+    }.items():
+        restore(address, [{e.number: e for e in change}.get(entry.number, entry) for entry in whole])
+        with Ledger(address, witness=False) as book:
+            refusal(LedgerError, book.statement, "rides")
+            assert not check_ledger(book).ok, what
+    # Old copies and cut tails are whole chains: what was seen before tells them apart.
+    for what, entries in {
+        "restored backup": whole[:3],
+        "deleted tail": whole[:4],
+        "another history": forged(whole[:2], 3),
+        "forged head": [*whole[:4], replace(whole[4], who="eve").sealed()],
+    }.items():
+        restore(address, entries)
+        with Ledger(address) as book:
+            assert len(book.statement("rides").spends) == len(entries) - 1
+            assert "lacks entry" in str(refusal(LedgerError, book.spend, dp("0.1"), purpose("next"))), what
+            refusal(LedgerError, book.set_budget, "rides", budget(9), note="more")
+            assert not check_ledger(book).ok
+        with Ledger(address, witness=False) as book:
+            assert any("anchor" in problem for problem in check_ledger(book, anchors=[anchor]).problems), what
+    restore(address, whole)
+    with Ledger(address) as book:
+        assert check_ledger(book, anchors=[anchor]).ok
+        book.spend(dp("0.1"), purpose("next"))
+    if address.startswith("postgresql"):
+        altered(address, "UPDATE dunnage.heads SET number = 1")
+        refusal(LedgerError, Ledger(address, witness=False).spend, dp("0.1"), purpose("last"))
+
+
+def forged(start: list[Entry], num: int) -> list[Entry]:
+    entries = list(start)
+    for _ in range(num):
+        head = entries[-1]
+        content = {**head.content, "note": "forged"}
+        entries.append(
+            next_entry(
+                head, dataset="rides", kind=Kind.SPEND, at=head.at, who="eve", content=content, same_period=head.running
+            )
+        )
+    return entries
+
+
+def test_a_ledger_that_was_deleted_or_replaced_is_asked_about(place):
+    file = place / "ledger.sqlite"
+    Ledger(file).spend(dp("0.5"), purpose(1, budget(1)))
+    backup = Path(shutil.copy(file, place / "copy.sqlite"))
+    Ledger(file).spend(dp("0.5"), purpose(2))
+    for other in (backup, file):
+        shutil.copy(place / "copy.sqlite", other) if other != backup else None
+        refusal(LedgerError, Ledger(other).spend, dp("0.5"), purpose(3))
+    file.unlink()
+    refusal(LedgerError, Ledger(file).spend, dp("0.5"), purpose(3))
+    refusal(LedgerError, Ledger(file).set_budget, "rides", budget(9), note="anew")
+    assert not file.exists()
+    fine("ledger", "accept", "ledger.sqlite", "--dataset", "rides", "--note", "the disk failed")
+    with Ledger(file) as book:
+        book.spend(dp("0.5"), purpose(3))
+        assert "the disk failed" in told(book, "rides").text()
+    # Where nothing can be remembered, the ledger still works.
+    (place / "state" / "witness.sqlite").unlink()
+    (place / "state" / "witness.sqlite").mkdir()
+    Ledger(file).spend(dp("0.1"), purpose(4))
+
+
+def test_check_compares_releases_with_the_ledger(place):
+    for name in ("one", "two"):
+        again = ["--again"] if name == "two" else []
+        fine("publish", "parcels.csv", "--policy", "parcels.toml", "-o", name, "--anchor", "anchor", *again)
+        shutil.copy("dunnage-ledger.sqlite", f"after-{name}.sqlite")
+    spend = dn.Release.read("two").certificate.spend
+    with Ledger.open_existing("dunnage-ledger.sqlite") as book:
+        assert (spend.number, spend.head) in {(entry.number, entry.hash) for entry in book.history("parcels")}
+    check = ["ledger", "check", "dunnage-ledger.sqlite", "one", "two"]
+    assert fine(*check, "--anchor", "anchor")["ok"]
+    shutil.copy("after-one.sqlite", "dunnage-ledger.sqlite")
+    problems = json.loads(run(*check, "--json", code=1).out)["problems"]
+    assert any("two was paid for" in problem for problem in problems)
+    run("ledger", "check", "dunnage-ledger.sqlite", "nowhere", code=1)
+    run("publish", "parcels.csv", "--policy", "parcels.toml", "-o", "three", "--again").refused("lacks")
+
+
+# Roles in PostgreSQL
+
+LIES = {"epsilon": "1/1000000", "delta": "0/1", "rho": "1/2000000000000"}
+
+
+@pytest.fixture
+def team(place: Path, postgres: Callable[[], str], keys: Callable[[str], Path]) -> dict[str, str]:
+    """A ledger with a budget of 1 on "rides" (0.5 spent) and a rule on "ruled"; addresses by person."""
+    import psycopg
+
+    owner = postgres()
+    people = {"reader": "reader", "ann": "spender", "bo": "officer", "cy": "officer", "eve": "none"}
+    with psycopg.connect(owner, autocommit=True) as connection:
+        for person in people:
+            with suppress(psycopg.Error):  # it is there already: people are the same in all databases
+                connection.execute(f"CREATE ROLE {person} LOGIN")
+    with Ledger(owner) as book:
+        for person, role in people.items():
+            for dataset in ("rides", "ruled"):
+                book.grant(dataset, person, role)
+        book.set_budget("rides", budget(1), note="first")
+        book.set_budget("secret", budget(1), note="of others")
+        book.set_budget("ruled", budget(1), note="first")
+        rule = Rule(people={name: load_public_key(place / f"{name}.pub.pem").hex() for name in ("ann", "bo", "cy")})
+        book.set_rule("ruled", rule, note="board")
+    return {"owner": owner, **{name: owner.replace("postgres:@", f"{name}@") for name in people}}
+
+
+def entry_of(book: Ledger, dataset: str, of_kind: Kind, content: dict[str, Any], **changes: Any) -> list[object]:
+    """A well-formed row: the right place in the chain, the right hash and totals, unless changes say otherwise."""
+    with book._store.reading() as session:
+        head = session.head(dataset)
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    facts = {"dataset": dataset, "at": now, "who": "ann", "content": content}
+    try:
+        entry = next_entry(head, kind=of_kind, **facts)
+    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError):  # it has no totals
+        entry = replace(next_entry(head, kind=Kind.OUTCOME, **facts), kind=of_kind)
+    entry = replace(entry, **changes)
+    return [getattr(entry if "hash" in changes else entry.sealed(), name) for name in COLUMNS]
+
+
+def spend_of(loss: Any, **changes: Any) -> dict[str, Any]:
+    content = {
+        "policy": "p",
+        "promise": "q",
+        "period": None,
+        "basis": "proved",
+        "note": "",
+        "rows": None,
+        "about": None,
+    }
+    guarantee = {"model": "dp", "protects": "trip"}
+    return {**content, "guarantee": guarantee, "loss": {"add-remove": loss, "replace-one": loss}, **changes}
+
+
+def exactly(epsilon: Fraction) -> dict[str, str]:
+    return {"epsilon": fraction_text(epsilon), "delta": "0/1", "rho": fraction_text(epsilon**2 / 2)}
+
+
+def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
+    import psycopg
+
+    insert = f"INSERT INTO dunnage.entries ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
+    with Ledger(team["ann"]) as book, psycopg.connect(team["ann"], autocommit=True) as raw:
+        assert book.spend(dp("0.5"), purpose(1)).who == "ann"
+        refusal(BudgetError, book.spend, dp("0.6"), purpose(2))
+
+        def entry(content: dict[str, Any], of_kind: Kind = Kind.SPEND, dataset: str = "rides", **changes: Any) -> Any:
+            return insert, entry_of(book, dataset, of_kind, content, **changes)
+
+        tenth, half = spend_of(exactly(Fraction(1, 10))), spend_of(exactly(Fraction(1, 2)))
+        small = entry(tenth)
+        proposal = book.propose(dp("0.1"), replace(purpose(1), dataset="ruled"), key=keys("ann"), facts={})
+        approved = {"about": proposal.id, "hash": proposal.hash, "note": ""}
+        of_other = next_entry(None, dataset="secret", kind=Kind.SPEND, at=small[1][4], who="ann", content=tenth)
+        later = replace(next_entry(None, dataset="rides", kind=Kind.SPEND, at=small[1][4], who="ann", content=half))
+        fitting = entry(half)[1]
+        forged_totals = json.loads(small[1][7])
+        forged_totals["add-remove"]["epsilon"] = "0/1"
+        attacks: dict[str, Any] = {
+            # alter
+            "update": ("UPDATE dunnage.entries SET body = '{}'", None),
+            "delete": ("DELETE FROM dunnage.entries", None),
+            "truncate": ("TRUNCATE dunnage.entries", None),
+            "truncate by cascade": ("TRUNCATE dunnage.members CASCADE", None),
+            "drop": ("DROP TABLE dunnage.entries CASCADE", None),
+            "drop the schema": ("DROP SCHEMA dunnage CASCADE", None),
+            "drop the trigger": ("DROP TRIGGER admit ON dunnage.entries", None),
+            "disable triggers": ("ALTER TABLE dunnage.entries DISABLE TRIGGER ALL", None),
+            "disable security": ("ALTER TABLE dunnage.entries DISABLE ROW LEVEL SECURITY", None),
+            "drop a check": ("ALTER TABLE dunnage.entries DROP CONSTRAINT hash_is_true", None),
+            "a trigger of my own": (
+                "CREATE TRIGGER a BEFORE INSERT ON dunnage.entries EXECUTE FUNCTION dunnage.keep()",
+                None,
+            ),
+            "a rule of my own": ("CREATE RULE a AS ON INSERT TO dunnage.entries DO INSTEAD NOTHING", None),
+            "a policy of my own": ("CREATE POLICY a ON dunnage.entries USING (true)", None),
+            "another function": (
+                "CREATE OR REPLACE FUNCTION dunnage.role_of(text) RETURNS text AS 'SELECT 1' LANGUAGE sql",
+                None,
+            ),
+            "a table in the schema": ("CREATE TABLE dunnage.other (x int)", None),
+            "replica": ("SET session_replication_role = replica", None),
+            "no row security": ("SET row_security = off; SELECT * FROM dunnage.entries", None),
+            "be the owner": ("SET ROLE postgres", None),
+            "be an officer": ("SET SESSION AUTHORIZATION bo", None),
+            "merge": (
+                "MERGE INTO dunnage.entries e USING (SELECT 1) x ON true WHEN MATCHED THEN UPDATE SET who = 'x'",
+                None,
+            ),
+            "conflict": (f"{insert} ON CONFLICT (id) DO UPDATE SET body = '{{}}'", small[1]),
+            "copy": ("COPY dunnage.entries FROM PROGRAM 'true'", None),
+            "the name of the ledger": ("UPDATE dunnage.ledger SET id = 'x'", None),
+            "the format": ("UPDATE dunnage.version SET format = 1", None),
+            # heads and members
+            "move a head": ("UPDATE dunnage.heads SET number = 0", None),
+            "delete a head": ("DELETE FROM dunnage.heads", None),
+            "add a head": ("INSERT INTO dunnage.heads VALUES ('x', 0, '')", None),
+            "lock heads": ("SELECT * FROM dunnage.heads FOR UPDATE", None),
+            "lock all": ("BEGIN; LOCK TABLE dunnage.entries IN ACCESS EXCLUSIVE MODE", None),
+            "promote myself": ("UPDATE dunnage.members SET role = 'officer'", None),
+            "add myself": ("INSERT INTO dunnage.members VALUES ('*', 'ann', 'officer')", None),
+            "read members": ("SELECT * FROM dunnage.members", None),
+            "call the trigger": ("SELECT dunnage.admit()", None),
+            "another's turn": ("SELECT dunnage.turn('secret')", None),
+            # overspend
+            "too much": entry(spend_of(exactly(Fraction(6, 10)))),
+            "a little too much": entry(spend_of(exactly(Fraction(1, 2) + Fraction(1, 10**40)))),
+            "too much delta": entry(spend_of({"epsilon": "1/10", "delta": "1/1000", "rho": None})),
+            "less than nothing": entry(spend_of({**LIES, "epsilon": "-1/10"})),
+            "no denominator": entry(spend_of({**LIES, "epsilon": "1/0"})),
+            "not a number": entry(spend_of({**LIES, "epsilon": "NaN"}), totals=small[1][7]),
+            "a number": entry(spend_of({**LIES, "epsilon": 0.1}), totals=small[1][7]),
+            "not in lowest terms": entry(spend_of({**LIES, "epsilon": "2/2000000"})),
+            "a cheap rho": entry(spend_of({"epsilon": "1/10", "delta": "0/1", "rho": "1/1000"})),
+            "no loss": entry({**tenth, "loss": {}}, totals=small[1][7]),
+            "one loss": entry({**tenth, "loss": {"add-remove": LIES}}, totals=small[1][7]),
+            "unbounded": entry(spend_of(None)),
+            "unbounded, allowed by myself": entry(spend_of(None, allow_unbounded=True)),
+            "another unit": entry(
+                {**tenth, "guarantee": {"model": "dp", "protects": "rider"}, "allow_unbounded": True}
+            ),
+            "no guarantee": entry({**tenth, "guarantee": {}}, totals=small[1][7]),
+            "no text": entry({**tenth, "policy": 1}),
+            "forged totals": entry(tenth, totals=json.dumps(forged_totals)),
+            "old totals": entry(half, totals=book.history("rides")[-1].totals),
+            "body that is no table": entry(tenth, body="[]"),
+            "body that is no JSON": entry(tenth, body="x"),
+            "two in one statement": (
+                f"{insert}, ({', '.join(['%s'] * len(COLUMNS))})",
+                [*fitting, *_following(fitting, half)],
+            ),
+            "a budget of my own": entry({"budget": None, "rule": None, "note": ""}, Kind.BUDGET),
+            # the chain
+            "a gap": entry(tenth, number=9),
+            "an old number": entry(tenth, number=1),
+            "another past": entry(tenth, prev="0" * 64),
+            "another hash": entry(tenth, hash="0" * 64),
+            "a fork": (insert, [getattr(later, name) for name in COLUMNS]),
+            "another name": entry(tenth, who="bo"),
+            "yesterday": entry(tenth, at="2020-01-01T00:00:00Z"),
+            "no such kind": entry(tenth, kind="gift"),
+            "an id of my own": entry(tenth, id="x"),
+            "another dataset": (insert, [getattr(of_other, name) for name in COLUMNS]),
+            "an outcome of nothing": entry({"about": "0" * 32, "state": "released"}, Kind.OUTCOME),
+            # approve
+            "approve myself": entry(approved, Kind.APPROVAL, "ruled"),
+            "refuse": entry(approved, Kind.REFUSAL, "ruled"),
+            "spend without approval": entry({**tenth, "about": proposal.id}, Kind.SPEND, "ruled"),
+            "spend without a proposal": entry(tenth, Kind.SPEND, "ruled"),
+            "weaken the rule": entry({"budget": None, "rule": None, "note": ""}, Kind.BUDGET, "ruled"),
+        }
+        before = {name: Ledger(team["owner"]).history(name) for name in ("rides", "ruled", "secret")}
+        raw.execute("GRANT ALL ON dunnage.entries TO ann")  # only warns: there is nothing that ann may give
+        said = {}
+        for what, (sql, values) in attacks.items():
+            try:
+                raw.execute(sql, values)
+            except psycopg.Error as error:
+                said[what] = str(error)
+                raw.rollback()
+        assert said.keys() == attacks.keys(), "all are refused"
+        assert "does not cover" in said["two in one statement"]
+        assert {name: Ledger(team["owner"]).history(name) for name in before} == before
+        # Objects of one's own that stand in front of the true ones change nothing.
+        raw.execute("CREATE TEMP TABLE members (dataset text, person text, role text)")
+        raw.execute("CREATE TEMP TABLE heads AS SELECT 'rides' AS dataset, 0 AS number, repeat('0', 64) AS hash")
+        raw.execute("SET search_path = pg_temp, dunnage")
+        with pytest.raises(psycopg.Error):
+            raw.execute(*attacks["too much"])
+        raw.execute("SET search_path = public")
+        # A row that is dropped for its id must not move the head.
+        row = entry(tenth, id=book.history("rides")[-1].id)
+        raw.execute(f"{row[0]} ON CONFLICT DO NOTHING", row[1])
+        assert Ledger(team["owner"]).history("rides") == before["rides"]
+        assert raw.execute("SELECT count(*) FROM dunnage.entries WHERE dataset = 'secret'").fetchone() == (0,)
+        assert Ledger(team["ann"]).datasets() == ["rides", "ruled"]
+        # What is left is spent to the last bit, and by one of two who try at once.
+        book.spend(dp("0.5"), purpose(2))
+        refusal(BudgetError, book.spend, dp("1e-40"), purpose(3))
+    for person in ("reader", "eve"):
+        refusal((LedgerError, Refusal), Ledger(team[person]).spend, dp("0.1"), purpose(9))
+
+
+def _following(row: list[Any], content: dict[str, Any]) -> list[Any]:
+    first = Entry(**dict(zip(COLUMNS, row, strict=True)))
+    facts = {"dataset": first.dataset, "kind": Kind.SPEND, "at": first.at, "who": first.who}
+    entry = next_entry(first, content=content, **facts)
+    return [getattr(entry, name) for name in COLUMNS]
+
+
+def test_people_of_a_team_agree(team, keys):
+    stated, what = dp("0.4"), replace(purpose(1), dataset="ruled")
+    with Ledger(team["ann"]) as ann, Ledger(team["bo"]) as bo, Ledger(team["cy"]) as cy:
+        made = ann.propose(stated, what, key=keys("ann"), facts={})
+        refusal(Refusal, ann.spend, stated, what)
+        # A key is not enough: the person who is connected must be an officer, and another one.
+        refusal(Refusal, ann.decide, made.id, approve=True, key=keys("bo"))
+        refusal(Refusal, bo.decide, made.id, approve=True, key=keys("ann"))
+        bo.decide(made.id, approve=True, key=keys("bo"))
+        refusal(Refusal, ann.spend, dp("0.3"), what)
+        spend = ann.spend(stated, what)
+        ann.again = True
+        refusal(Refusal, ann.spend, stated, what)
+        ann.record_outcome(spend.id, "ruled", "released", certificate="ab")
+        refusal(LedgerError, ann.record_outcome, spend.id, "ruled", "stopped")
+        refusal(Refusal, ann.set_budget, "rides", budget(9), note="more")
+        cy.set_budget("rides", budget(2), note="more")
+        assert check_ledger(bo).ok
+    with Ledger(team["owner"]) as owner:
+        owner.grant("ruled", "ann", "none")
+    refusal((LedgerError, Refusal), Ledger(team["ann"]).spend, stated, replace(what, policy_digest="2"))
+
+
+# Rows are known again
+
+
+def load(policy: Path, rows: list[tuple[str, int]], name: str = "parcels", **changes: str) -> dn.Dataset:
+    text = POLICY.replace('"parcels"', f'"{name}"')
+    for old, new in changes.items():
+        text = text.replace(f"{old} = {50 if old == 'epsilon' else 1}\n", f"{old} = {new}\n")
+    policy.write_text(text)
+    table = pa.table({"id": [one for one, _ in rows], "weight": [str(two) for _, two in rows]})
+    return dn.load(table, policy)
+
+
+def test_the_same_rows_under_another_name_are_asked_about(place, address):
+    policy, rows = place / "parcels.toml", [(f"p{n}", n) for n in range(20)]
+    with Ledger(address) as book:
+        dn.publish(load(policy, rows), ledger=book)
+        for what, same in {
+            "another name": load(policy, rows, "renamed"),
+            "another order": load(policy, rows[::-1], "renamed"),
+            "another policy": load(policy, rows, "renamed", epsilon="20", resolution="5"),
+        }.items():
+            assert "'parcels'" in str(refusal(Refusal, dn.publish, same, ledger=book)), what
+            assert any("'parcels'" in text for text in dn.rehearse(same, ledger=book).refusals), what
+        assert book.datasets() == ["parcels"]
+        # What a digest cannot see, and what it must not: another week, a changed cell, a part of the rows
+        for name, other in {
+            "week": [(f"q{n}", n) for n in range(20)],
+            "cell": [*rows[:-1], ("p19", 18)],
+            "part": rows[1:],
+        }.items():
+            dn.publish(load(policy, other, name), ledger=book)
+        dn.publish(load(policy, rows, "renamed"), ledger=book, known_rows="both boards agreed")
+        assert "both boards agreed" in told(book, "renamed").text()
+        # Under the same name the message says whether it is the same file.
+        assert "same rows" in str(refusal(Refusal, dn.publish, load(policy, rows), ledger=book))
+        assert "other rows" in str(refusal(Refusal, dn.publish, load(policy, rows[::-1]), ledger=book))
+
+
+# Two people
+
+
+PUBLISH = ["publish", "parcels.csv", "--policy", "parcels.toml", "-o", "release"]
+LEDGER = "dunnage-ledger.sqlite"
+
+
+def test_a_release_needs_another_person(place, keys):
+    people = [part for name in ("ann", "bo", "cy") for part in ("--person", f"{name}={name}.pub.pem")]
+    rule = ["ledger", "rule", LEDGER, "--dataset", "parcels", "--note", "board"]
+    run(*rule, "--person", "ann=ann.pub.pem").refused("2 people")
+    fine(*rule, *people)
+    run(*PUBLISH).refused("budget set --sign")
+    terms = ["budget", "set", LEDGER, "--dataset", "parcels", "--epsilon", "200", "--neighbours", "replace-one"]
+    fine(*terms, "--note", "first", "--sign", "ann.pem")
+    run(*PUBLISH).refused("approval")
+    made = ["propose", "parcels.csv", "--policy", "parcels.toml", "--preview", "preview.json", "--sign"]
+    run(*made, "eve.pem").refused("nobody")
+    proposal = fine(*made, "ann.pem")["proposal"]
+    approve = ["approve", LEDGER, proposal, "--preview", "preview.json", "--policy", "parcels.toml", "--sign"]
+    run(*PUBLISH).refused("waits for 1 more approval")
+    run(*approve, "ann.pem").refused("somebody else")
+    run(*approve, "eve.pem").refused("nobody")
+    run("approve", LEDGER, proposal, "--sign", "bo.pem", "--preview", "parcels.toml").refused("preview")
+    run("approve", LEDGER, "0" * 32, "--sign", "bo.pem").refused("no proposal")
+    fine(*approve, "bo.pem")
+    # Exactly these rows, this policy and these parameters
+    text = (place / "parcels.csv").read_text()
+    (place / "parcels.csv").write_text(text.replace("p1,1\n", "p1,2\n"))
+    run(*PUBLISH).refused("nobody has proposed exactly this")
+    (place / "parcels.csv").write_text(text)
+    fine(*PUBLISH)
+    run(*PUBLISH, "--again", "--force").refused("used by spend")
+    # A refusal counts, and so does one that comes after an approval.
+    second = fine(*made, "bo.pem")["proposal"]
+    fine("approve", LEDGER, second, "--sign", "ann.pem")
+    fine("refuse", LEDGER, second, "--sign", "cy.pem", "--note", "too much")
+    run(*PUBLISH, "--again", "--force").refused("refused by cy")
+    shown = run("ledger", "show", LEDGER).out
+    for words in ("1 approval before each release, by ann, bo, cy", "refused by cy", "used by spend", "too much"):
+        assert words in shown
+    # The terms change only with a signature under the rule.
+    run(*terms, "--note", "more").refused("signature")
+    run(*rule, "--none").refused("signature")
+    run(*terms, "--note", "more", "--sign", "eve.pem").refused("rule")
+    fine(*terms, "--note", "more", "--sign", "bo.pem")
+    assert fine("ledger", "check", LEDGER, "release")["ok"]
+    # Somebody who writes to the file can add an approval, but not a signature.
+    with Ledger(LEDGER) as book:
+        head = book.history("parcels")[-1]
+        proposed = next(entry for entry in book.history("parcels") if entry.kind == Kind.PROPOSAL)
+        approval = next(entry for entry in book.history("parcels") if entry.kind == Kind.APPROVAL)
+        content = {**approval.content, "note": "changed"}
+        entry = next_entry(head, dataset="parcels", kind=Kind.APPROVAL, at=head.at, who="bo", content=content)
+        with book._store.writing("parcels") as session:
+            session.append(entry)
+        assert "no valid signature" in told(book, "parcels").proposals[proposed.id]
+        assert not check_ledger(book).ok
+
+
+def test_a_signed_house_is_enforced(place, keys):
+    house = place / "house.toml"
+    house.write_text("[limits]\nmax_epsilon = 50\n")
+    fine("sign", "house.toml", "--sign", "eve.pem")
+    fine(*PUBLISH[:-1], "one")  # without a rule any signature will do, as long as it matches
+    house.write_text("[limits]\nmax_epsilon = 60\n")
+    run(*PUBLISH[:-1], "two", "--again").refused("changed after it was signed")
+    people = [part for name in ("ann", "bo") for part in ("--person", f"{name}={name}.pub.pem")]
+    rule = ["ledger", "rule", LEDGER, "--dataset", "parcels", "--note", "board", "--approvals", "0", "--signed-house"]
+    fine(*rule, *people)
+    fine("sign", "house.toml", "--sign", "eve.pem")
+    run(*PUBLISH[:-1], "two", "--again").refused("nobody")
+    fine("sign", "house.toml", "--sign", "ann.pem")
+    fine(*PUBLISH[:-1], "two", "--again")
+    house.unlink()
+    run(*PUBLISH[:-1], "three", "--again").refused("house.toml")
