@@ -440,7 +440,7 @@ class ReportFold:
 
     columns: ClassVar = (REPORT, ROW)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name not in ("reading", "_last")}
 
     @cached_property

@@ -375,7 +375,7 @@ class _RowTask:
             data = checked.data
             made = self.maker.make(data, stream)
             words = np.frombuffer(stream.draw_bytes(16 * len(made.rows)), dtype="<u8").reshape(-1, 2)
-            columns: dict[str, Any] = {_HIGH: words[:, 0].copy(), _LOW: words[:, 1].copy(), **made.columns}
+            columns: dict[str, object] = {_HIGH: words[:, 0].copy(), _LOW: words[:, 1].copy(), **made.columns}
             columns[_SOURCE] = data.source_rows[made.rows]
             for item in data.schema.identifiers:
                 columns[f"\0{item.name}"] = data.column(item.name).take(pa.array(made.rows))

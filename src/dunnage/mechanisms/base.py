@@ -74,7 +74,7 @@ class MadeRows(NamedTuple):
     """Released rows of a part of a dataset, in its order."""
 
     rows: IntArray  # the record of each
-    columns: Mapping[str, Any]  # what is released of it
+    columns: Mapping[str, object]  # what is released of it
     left_out: Mapping[str, IntArray]  # records that are not released, by reason
 
 

@@ -498,9 +498,9 @@ def class_means(class_id: IntArray, values: FloatArray, counts: IntArray | None 
     return np.asarray(sums / (sizes * scale))
 
 
-def row_columns(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: IntArray) -> dict[str, Any]:
+def row_columns(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: IntArray) -> dict[str, object]:
     # data : class_id, public and sensitive columns, then the class's columns
-    columns: dict[str, Any] = {"class_id": class_id}
+    columns: dict[str, object] = {"class_id": class_id}
     for attribute in (*dataset.schema.public, *dataset.schema.sensitive):
         columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
     for name in summary.column_names[2:]:

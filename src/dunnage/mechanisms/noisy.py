@@ -92,9 +92,9 @@ class NoisyColumns:
             columns[name] = (noisy, *of_column.interval(noisy))
         return cls(columns, RowMeasures(records=len(dataset), noise=stated_noise(cells)))
 
-    def released(self, dataset: Dataset, order: IntArray) -> dict[str, Any]:
+    def released(self, dataset: Dataset, order: IntArray) -> dict[str, object]:
         # data : public columns, then per attribute the noisy value and its interval
-        columns: dict[str, Any] = {}
+        columns: dict[str, object] = {}
         for attribute in dataset.schema.public:
             columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
         for name, (values, lower, upper) in self.columns.items():

@@ -680,14 +680,15 @@ def check_figures(release: Release, rules: ClassRelease) -> str:
             fewest = persons.smallest
             fits = _k_of(release) <= fewest <= int(sizes.min())
             require(fits, "certificate.json: the number of persons does not fit k and the class sizes")
-        figures: dict[str, Any] = size_measures(sizes, _k_of(release), num_suppressed, fewest).plain()
-        figures["sensitive"] = {}
+        figures: dict[str, object] = size_measures(sizes, _k_of(release), num_suppressed, fewest).plain()
+        sensitive = dict[str, object]()
         for name in with_role(release, SENSITIVE):
             lines = alike(release, name)
             values = ranked(lines.column(name), release.attributes[name].plain())
             class_id = lines.column("class_id").to_numpy()
             measured = sensitive_measures(class_id, values, lines.counts, ordered=rules.sensitive_order)
-            figures["sensitive"] |= {name: measured.plain()}
+            sensitive[name] = measured.plain()
+        figures["sensitive"] = sensitive
         own = rules.own_figures(release, num_suppressed)
         figures |= own
         words = "k, class sizes, risks, l, t, importance and distortion" if own else words
