@@ -118,7 +118,7 @@ def run() -> list[Row]:
             taken(lambda: release(NoisyValues(epsilon=1), sized), 2).seconds,
         )
     )
-    for num in (100, 1000):
+    for num in (100, 1000, 5000):
         mechanisms = {"ours": SizeProfile(epsilon=1, risk="0.05", capacity=500, expected=num)}
         ratios = truck_ratios({**mechanisms, "peer": NoisyValues(epsilon=1)}, num, 4)
         means = [float(np.mean(ratios[name])) for name in ("ours", "peer")]

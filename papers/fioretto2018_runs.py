@@ -26,7 +26,6 @@ import dunnage as dn
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.kernels.counts.tables import consistent_tree, project_dense
 from dunnage.mechanisms.counts import (
-    NAMED,
     ConstrainedCounts,
     Counted,
     DrawnCounts,
@@ -77,8 +76,8 @@ def mechanism(method: str, epsilon: float, form: str) -> Mechanism:
         return NoisyCounts(**given, rounding="floor" if method == FLOOR else "round")
     if method.startswith("H"):
         budget = "uniform" if "uniform" in method else "geometric"
-        features = [columns for columns in NAMED["H5"] if columns] if method == SIGNED else method[:2]
-        return HierarchicalCounts(**given, features=features, budget=budget, prune="unpruned" not in method)
+        given |= {"root": method != SIGNED, "negatives": method == SIGNED, "prune": "unpruned" not in method}
+        return HierarchicalCounts(**given, features=method[:2], budget=budget)
     if method in PRESETS:
         return ConstrainedCounts(**given, budget_shares=method)
     if method in ABLATIONS:
@@ -118,15 +117,7 @@ class Trips:
         """Return what releases counts by a method: noise, projection and rounding, without ledger and files."""
         way = mechanism(method, epsilon, form)
         queries: Any = way.law(self.dataset) if isinstance(way, NoisyCounts) else way.asked(self.dataset)
-        if method == SIGNED and isinstance(way, HierarchicalCounts):
-            return lambda noise: self._signed(way, queries, noise)
         return lambda noise: way.draw_counts(self.counted, queries, noise)
-
-    def _signed(self, way: HierarchicalCounts, queries: Any, noise: Noise) -> DrawnCounts:
-        """Return every cell of the tree, rounded; negative counts stay, which no release may contain."""
-        layout, leaves = way.estimates(self.counted, queries, noise)
-        every = np.arange(self.num_cells)
-        return DrawnCounts.at(layout, every, np.rint(leaves).astype(np.int64), {})
 
 
 @lru_cache(maxsize=4)

@@ -206,7 +206,7 @@ CASES = [
     CountsCase("noisy-counts", {"epsilon": 1, "as_published": True}),
     CountsCase("hierarchical-counts", {"epsilon": 1}),
     CountsCase("hierarchical-counts", {"epsilon": 1, "features": "H3", "budget": "uniform", "prune": False}),
-    CountsCase("hierarchical-counts", {"epsilon": 1, "as_published": True}),
+    CountsCase("hierarchical-counts", {"epsilon": 1, "as_published": True, "root": False, "negatives": True}),
     CountsCase("constrained-counts", {"epsilon": 1}),
     CountsCase("constrained-counts", {"epsilon": 1, "budget_shares": "cells", "structure": "hierarchical"}),
     CountsCase("constrained-counts", {"epsilon": 2, "budget_shares": "margins"}),

@@ -41,6 +41,7 @@ TASK = Task(
         purpose("telemetry", SPEED, method="piecewise"),
         purpose("places", method="optimised-unary"),
         purpose("more places", method="hadamard"),
+        purpose("planes", method="projective"),
     ),
     schedule=Schedule(slot_minutes=60),
     limits=Limits(lifetime="10000"),
@@ -91,11 +92,11 @@ def test_false_alarms_of_counts_exactly():
         assert 0 < binom.pmf(ups, num, chance)[np.array(raised)].sum() <= risk
 
 
-@pytest.mark.parametrize("name", ["telemetry", "cold chain", "more places"])
+@pytest.mark.parametrize("name", ["telemetry", "cold chain", "more places", "planes"])
 def test_false_alarms_of_other_laws(name):
     """Figures just at the limit, with a risk of 20 % a look: alarms are no more frequent, at 1e-9."""
     rules = {"telemetry": "mean of speed > 70", "cold chain": "share of temperature above 8 > 50%"}
-    rule, num, looks = Rule.read(rules.get(name, "cell 5 of more places > 0%"), TASK), 60, 40
+    rule, num, looks = Rule.read(rules.get(name, f"cell 5 of {name} > 0%"), TASK), 60, 40
     columns = {"telemetry": [np.full(num, 70.0)], "cold chain": [np.repeat([4.0, 12.0], num // 2)]}
     values = columns.get(name, [np.full(num, 103.91), np.full(num, 30.51)])
     raised = 0

@@ -83,7 +83,7 @@ def cut(last: int, borders: tuple[int, ...], law: str, epsilon: int) -> Cells:
     return Cells.cut(domain, parts, law=law, epsilon=Fraction(epsilon), confidence=Fraction(9, 10))
 
 
-def test_corrected_belief_is_right_and_the_printed_one_is_not() -> None:
+def test_corrected_belief_is_right_and_the_printed_one_is_not(thorough: bool) -> None:
     draw, noise, num = np.random.default_rng(2), dn.Noise(), 12
     everyone, nothing = np.arange(num), np.zeros(num, dtype=np.int64)
     for cells, printed_is_wrong in (
@@ -93,7 +93,7 @@ def test_corrected_belief_is_right_and_the_printed_one_is_not() -> None:
         ((cut(100, (30,), "laplace", 2), cut(20, (), "piecewise", 2)), False),
     ):
         gaps = []
-        for _ in range(800):
+        for _ in range(800 if thorough else 400):
             rows, truths = rows_drawn(cells, num, draw, noise)
             both = [attack_rows(rows, truths, nothing, everyone, as_printed=printed) for printed in (False, True)]
             gaps.append([float((one.stated - one.hit).mean()) for one in both])

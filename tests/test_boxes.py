@@ -18,7 +18,7 @@ from tests.oracles.boxes import Item, fewest, problems
 
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError
-from dunnage.kernels.bins.boxes import NO_LIMIT, TURNS, scaled_bound
+from dunnage.kernels.bins.boxes import NO_LIMIT, TURNS, Boxes, TruckKinds, mixed_bound, scaled_bound
 from dunnage.kernels.deadline import Deadline
 from dunnage.planning.boxes import ALLOWED_TURNS, BoxRows, Placed, faults, place_boxes
 from dunnage.planning.trucks import Truck
@@ -81,8 +81,8 @@ def some_items(draw: random.Random, most: int, side: int = 4) -> list[Item]:
     return [draw.choice(types)._replace(stop=draw.randrange(stops)) for _ in range(draw.randint(2, most))]
 
 
-def test_every_placement_passes_the_slow_check_and_ours(steady):
-    for seed in range(60):
+def test_every_placement_passes_the_slow_check_and_ours(steady, thorough):
+    for seed in range(60 if thorough else 20):
         draw = random.Random(seed)
         room = (draw.randint(6, 14), draw.randint(4, 8), draw.randint(4, 8))
         items, support, capacity = (
@@ -124,6 +124,24 @@ def test_the_bound_counts_what_volume_does_not():
     # Four in a layer, and two layers; then boxes that may not lie down.
     assert scaled_bound(np.array([[5, 5, 1]]), np.array([1]), np.array([9]), room, 2) == 2
     assert scaled_bound(np.array([[9, 4, 4]]), np.array([1]), np.array([5]), np.array([10, 10, 10])) == 2
+
+
+def test_the_bound_of_several_kinds_knows_what_fits_into_which():
+    """Vans of 2 x 2 x 2 cost 1, trucks of 3 x 3 x 3 cost 6; boxes may be turned in every way."""
+
+    def bound(types: dict[tuple[int, int, int], int], costs: tuple[int, ...] = (1, 6)) -> int:
+        sides, nothing = np.array(list(types)), np.zeros(len(types), dtype=np.int64)
+        boxes = Boxes(sides, nothing + 63, nothing[:, None], nothing, nothing + NO_LIMIT, nothing + NO_LIMIT)
+        rooms = np.array([[2, 2, 2], [3, 3, 3]])[: len(costs)]
+        kinds = TruckKinds(rooms, np.zeros((len(costs), 1), dtype=np.int64), costs, [None] * len(costs))
+        return mixed_bound(boxes, np.array(list(types.values())), kinds)
+
+    assert bound({(3, 3, 3): 4}) == 24  # no van takes them, and volume alone would say 14
+    assert bound({(2, 2, 2): 5}) == 5  # one in each van or truck: longer than half of both
+    assert bound({(3, 3, 3): 2, (2, 2, 2): 3}) == 15
+    assert bound({(1, 1, 1): 16}) == 2
+    assert bound({(3, 1, 1): 9}) == 6  # too long for a van, nine fill a truck
+    assert bound({(2, 2, 2): 5}, (1,)) == 5
 
 
 def test_both_checks_find_what_is_wrong(steady):

@@ -89,15 +89,16 @@ def test_noise_of_every_query_has_its_law():
         start += size
 
 
-def test_lazy_and_dense_paths_have_the_same_law(monkeypatch):
-    """Two empty cells of one group, one occupied: 1,200 releases of each path, chi-square on their outcomes."""
+def test_lazy_and_dense_paths_have_the_same_law(monkeypatch, thorough):
+    """Two empty cells of one group, one occupied: many releases of each path, chi-square on their outcomes."""
+    num = 1_200 if thorough else 800
     of = universe(2, 1)
     mechanism = ConstrainedCounts(epsilon=3, features=[[]])
     question = asked(mechanism, of, DiscreteLaplace)
     table, noise = counted(of, [2, 0, 0, 1]), Noise()
 
     def sample() -> Counter:
-        drawn = (mechanism.draw_counts(table, question, noise) for _ in range(1_200))
+        drawn = (mechanism.draw_counts(table, question, noise) for _ in range(num))
         return Counter((tuple(d.cells.tolist()), tuple(d.counts.tolist())) for d in drawn)
 
     dense = sample()
@@ -105,7 +106,7 @@ def test_lazy_and_dense_paths_have_the_same_law(monkeypatch):
     lazy = sample()
     common = [key for key in dense if dense[key] + lazy[key] >= 30]
     observed = np.array([[dense[key], lazy[key]] for key in common])
-    rest = np.array([[1_200, 1_200]]) - observed.sum(axis=0)
+    rest = np.array([[num, num]]) - observed.sum(axis=0)
     assert stats.chi2_contingency(np.vstack([observed, rest]) if rest.sum() >= 30 else observed).pvalue > 1e-9
 
 

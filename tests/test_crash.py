@@ -315,6 +315,6 @@ def test_the_command_is_killed_at_random(root: Path) -> None:
 @pytest.mark.parametrize("size", [60, 3000, 100_000])
 def test_killed_hundreds_of_times(tmp_path: Path, size: int) -> None:
     (tmp_path / "forked").mkdir()
-    check_all(forked("at_random", prepare(tmp_path / "forked" / "place", size), 300 if size < 100_000 else 40, size))
+    check_all(forked("at_random", prepare(tmp_path / "forked" / "place", size), 480 if size < 100_000 else 40, size))
     (tmp_path / "commands").mkdir()
     kill_commands(tmp_path / "commands", 60 if size < 100_000 else 10, size)

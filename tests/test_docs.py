@@ -50,9 +50,10 @@ def execute(code: str, folder: Path) -> list[str]:
 
 
 def test_python_examples_run(tmp_path):
-    for page in PAGES:
+    for number, page in enumerate(PAGES):  # each begins with a ledger of its own
         (code,) = blocks(page, "python")
-        execute(code, tmp_path)
+        (tmp_path / str(number)).mkdir()
+        execute(code, tmp_path / str(number))
 
 
 def test_start_page_commands_run_in_order(tmp_path, monkeypatch):

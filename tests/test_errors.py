@@ -26,7 +26,7 @@ from dunnage.ledger import store
 
 COMMAND = [sys.executable, "-m", "dunnage"]
 LEDGER = "dunnage-ledger.sqlite"
-NUM_FUZZED, NUM_FUZZED_LONG = 700, 100_000
+NUM_FUZZED, NUM_FUZZED_LONG = 450, 100_000
 ODD = ("\x1c5", "5\x1c", "\u0663", "1_0", "\u00b2", "\u20035", "0x5", "5.", "+5", "-5", "", " ", "9" * 19)
 
 

@@ -14,6 +14,7 @@ from tests.estimates_help import GRID, refuses
 from dunnage.collecting.forged import (
     bits_law,
     bits_p_value,
+    bits_warnings,
     given_bits,
     robust_maps,
     total_bits_p_value,
@@ -167,6 +168,14 @@ def test_areas_in_clear_and_other_laws():
     assert made.checks[0].num_reports == num
     assert not made.checks[0].alarm
     assert made.robust.value.sum() == pytest.approx(1)
+    chosen = map_task(method="subset-selection")  # sets of a fixed size: any other number of bits is impossible
+    law, noise = mechanism_of(chosen, chosen.purposes[0]).oracle("all"), Noise()
+    sets = [law.perturb(at % 64, noise) for at in range(200)]
+    rows = np.array([[one >> bit & 1 for bit in range(law.num_inputs)] for one in sets], dtype=bool)
+    source = source_of(chosen, rows)
+    assert robust_maps(chosen, [source]) == {}
+    assert bits_warnings(chosen, tally_reports(chosen, [source])) == []
+    assert tally_reports(chosen, [source]).num_reports == 200
     other = map_task(method="hadamard")
     source = Source.of_reports([])
     assert robust_maps(other, [source]) == {}

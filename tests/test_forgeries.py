@@ -158,7 +158,7 @@ def seen(body: dict[str, Any], release: Release) -> bool:
 UNSEEN: dict[str, tuple[str, str]] = {
     "dataset": ("rows|counts", "a name"),
     "period": ("rows|counts", "which period the rows are of, unless service dates follow from it"),
-    "spend.id": ("rows|counts", "the ledger is the owner's"),
+    r"spend\.(id|number|head)": ("rows|counts", "the ledger is the owner's"),
     "proof": (".*", "older certificates name none"),
     "guarantee.protects": ("noisy-clusters|sampled", "a word for the unit, where no sentence has it"),
     r"composition\.(total|total_per_period)(\.\w+)?": ("rows|counts", "what other releases lose is added"),
@@ -209,12 +209,12 @@ def test_every_changed_leaf_of_a_certificate_is_seen(name: str, thorough: bool) 
     body = release.certificate.plain()
     # What the typed model refuses by itself is the same for all releases of a kind: one of each suffices.
     tried = list(forgeries(release.certificate, gross=name in GROSS))
-    if not thorough and name not in GROSS:  # a third of them, another one for each release of a mechanism
-        tried = tried[[*ROWS, *FLEETS].index(name) % 3 :: 3]
+    assert len(tried) > 240
+    if not thorough and name not in GROSS:  # a fifth of them, another one for each release of a mechanism
+        tried = tried[[*ROWS, *FLEETS].index(name) % 5 :: 5]
     missed = [
         change for change in tried if not (is_unseen(release, change[0]) or seen(replaced(body, *change), release))
     ]
-    assert len(tried) > 80
     assert not missed
 
 
@@ -482,6 +482,7 @@ FREE_TEXT = "Ada Example, 12 Quay Street, 17.5 kg; " * 30
 NAMED = {
     "time": "yesterday",
     "spend.id": FREE_TEXT,
+    "spend.head": FREE_TEXT,
     "dataset": FREE_TEXT,
     "period": FREE_TEXT,
     "software.dunnage": FREE_TEXT,

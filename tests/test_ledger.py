@@ -577,6 +577,20 @@ def test_many_processes_never_overspend(address, path):
     assert not path.exists() or os.listdir(path.parent) == [path.name]
 
 
+@pytest.mark.long
+def test_64_processes_never_overspend(address):
+    """All try 10,000 spends together (DUNNAGE_SPENDS changes that), and half of them fit."""
+    num, turns = 64, int(os.environ.get("DUNNAGE_SPENDS", "10000")) // 64
+    fitting = num * turns // 2
+    limit = str(Fraction(fitting, 1000))
+    processes = [spender(address, number, "0.001", limit, turns) for number in range(num)]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * num
+    statement = Ledger.open_existing(address).statement("rides")
+    assert sorted(line for output in outputs for line in output.split()) == sorted(one.id for one in statement.spends)
+    assert (len(statement.spends), statement.left) == (fitting, loss(0))
+
+
 def test_killed_processes_leave_a_readable_ledger(address):
     rng = random.Random(5)
     printed: set[str] = set()

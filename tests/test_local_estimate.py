@@ -289,7 +289,7 @@ OTHER_RULES = [("stratify", 15, 60.0), ("stratify", 400, 60.0), ("precision", 15
     [*((("0.5", "3"), *case) for case in FLEETS + OTHER_RULES), *((("1", "8"), *case) for case in FLEETS)],
     ids=str,
 )
-def test_intervals_of_means_cover(num, shift, epsilons, rule):
+def test_intervals_of_means_cover(num, shift, epsilons, rule, thorough):
     """Skewed numbers in two tiers; with a shift, those of the second tier are larger."""
     tiers = tuple(Tier(name=f"tier {epsilon}", epsilon=epsilon) for epsilon in epsilons)
     quantities = tuple(Quantity(name=f"q{i}", low=0, high=100) for i in range(3))
@@ -298,7 +298,7 @@ def test_intervals_of_means_cover(num, shift, epsilons, rule):
     if rule == "precision":
         values[1] = values[0]
     truth = [np.concatenate([of_tier[place] for of_tier in values]).mean() for place in range(3)]
-    noise, draws, hits = Noise(), 150, np.zeros(3, dtype=int)
+    noise, draws, hits = Noise(), 150 if thorough else 100, np.zeros(3, dtype=int)
     for _ in range(draws):
         tallies = [perturb_column(mechanism, tier, columns, noise) for tier, columns in zip(tiers, values, strict=True)]
         means, _ = estimate_means(mechanism, tallies, confidence=0.95, rule=rule)

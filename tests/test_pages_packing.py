@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.builders import CANARY, a_policy, parcels
 from tests.pages_help import check_closed
+from tests.settle_help import published
 
 import dunnage as dn
 from dunnage.planning.linkage import exchangeable
@@ -38,9 +39,18 @@ def test_a_plan_has_a_public_page(model: object) -> None:
     assert "Truck linkage" in page.text
 
 
+def test_plans_that_always_fit_do_not_say_that_trucks_can_be_overloaded() -> None:
+    """Two rows between 10 and 100 may weigh 200, but as all of their class they weigh 110."""
+    release = published([10, 100], 2)
+    for model in (dn.Robust(), dn.Sealed()):
+        page = check_closed(plan_page(dn.pack(release, capacity=120, model=model, seconds=1), release))
+        assert "can be overloaded" not in page.text
+        assert "110" in page.text
+
+
 def test_the_bounds_of_loads_hold_in_truth_and_classes_are_ranked_by_linkage() -> None:
     data, release, key = released()
-    plan = dn.pack(release, capacity=250, by="destination", seconds=1)
+    plan = dn.pack(release, capacity=250, model=dn.Stochastic(risk=0.1), by="destination", seconds=1)
     page = check_closed(plan_page(plan, release))
     done = dn.apply(plan, data, release, key)
     for row, load in zip([row for row in page.rows if "Load (weight)" in row], done.loads[:, 0], strict=True):

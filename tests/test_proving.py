@@ -38,6 +38,7 @@ from dunnage.model.guarantees import NO_LOSS
 from dunnage.model.laws import Cells
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
+from dunnage.proving import counts as counts_desk
 from dunnage.proving import examining, local, rows
 from dunnage.proving import statistical as primitives
 from dunnage.proving import verdict as desk
@@ -75,8 +76,10 @@ def proof(thorough: bool) -> Proof:
             for name in ("FEW", "SOME", "MANY"):
                 patch.setattr(primitives, name, getattr(primitives, name) // 5)
             patch.setitem(NeighbourCase.__init__.__kwdefaults__, "draws", examining.DRAWS // 4)
-            real = local._real_reports
-            patch.setattr(local, "_real_reports", lambda draws, num: real(draws, num // 5))
+            patch.setattr(counts_desk, "_LAZY_DRAWS", counts_desk._LAZY_DRAWS // 3)
+            reports, boxes = local._real_reports, local._from_draws
+            patch.setattr(local, "_real_reports", lambda draws, num: reports(draws, num // 12))
+            patch.setattr(local, "_from_draws", lambda of: boxes(replace(of, num_drawn=of.num_drawn // 4)))
         return prove()
 
 

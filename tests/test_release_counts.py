@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from tests.builders import RIDERS, WEEKDAYS, Case, a_trip_policy
+from tests.refusals import refusal
 
 import dunnage as dn
 from dunnage.cli import app
@@ -69,6 +71,26 @@ def written(release: dn.Release, folder: Path, name: str = "release") -> Path:
     target.mkdir()
     release.write_files(target)
     return target
+
+
+def test_negative_counts_are_released_as_published_alone(tmp_path: Path) -> None:
+    signed = {**TREE, "as_published": True, "root": False, "negatives": True, "prune": False}
+    release = released(tmp_path, signed)
+    counts, certificate = np.array(release.data["count"]), release.certificate
+    assert counts.min() < 0 < counts.max()
+    assert (counts != 0).all()
+    assert (certificate.basis, certificate.guarantee.epsilon) == ("claimed", 1)
+    assert [item.feature for item in certificate.counts.features or []][1] != "total"
+    folder = written(release, tmp_path)
+    assert dn.verify(folder).ok
+    assert "negative ones were kept" in (folder / "README.md").read_text(encoding="utf-8")
+    dn.audit(release, dn.load(trips(), policy_of(tmp_path, signed)))
+    # Anything else refuses them, and an old certificate does not state them.
+    plain = released(tmp_path, {**TREE, "as_published": True})
+    assert {"root", "negatives"}.isdisjoint(plain.certificate.mechanism)
+    forged = replace(release, certificate=plain.certificate)
+    assert not dn.verify(written(forged, tmp_path, "forged")).ok
+    assert "as_published" in str(refusal(ParameterError, dn.HierarchicalCounts, epsilon=1, negatives=True))
 
 
 def test_counts_are_read_back_as_they_were_written(tmp_path: Path) -> None:

@@ -261,24 +261,19 @@ def test_random_requests_end_in_no_error(tmp_path):
     server = Server(tmp_path / "data", DUNNAGE_SERVE_REQUESTS_PER_MINUTE="1000000")
     with running(server):
         operator = (server.folder / "operator.token").read_text()
-        prepared(server)
-        address = f"http://127.0.0.1:{server.port}/v1/openapi.json"
-        done = subprocess.run(
-            [
-                program,
-                "run",
-                address,
-                "-H",
-                f"Authorization: Bearer {operator}",
-                "-n",
-                "1500",
-                "--checks",
-                "not_a_server_error",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        base, *_ = prepared(server)
+        described = json.loads(server.call("GET", "/v1/openapi.json")[1])
+        del described["paths"]["/v1/tasks/{task}/reports"]  # it has no values for our own media type
+        known = {"task": base.rpartition("/")[2], "day": time.strftime("%Y-%m-%d", time.gmtime())}
+        for operations in described["paths"].values():
+            for operation in operations.values():
+                for parameter in operation["parameters"]:
+                    if parameter["name"] in known:
+                        parameter["schema"] = {"const": known[parameter["name"]]}
+        (tmp_path / "openapi.json").write_text(json.dumps(described))
+        command = [program, "run", str(tmp_path / "openapi.json"), "--url", f"http://127.0.0.1:{server.port}"]
+        command += ["-H", f"Authorization: Bearer {operator}", "-n", "2000", "--checks", "not_a_server_error"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-4000:]
         status, metrics = server.call("GET", "/v1/metrics", authorization=f"Bearer {operator}")
         assert status == 200

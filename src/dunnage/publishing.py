@@ -229,7 +229,7 @@ def publish(
         if out is None:
             raise ParameterError("only a release that was written to a folder can be resumed. Pass out=.")
         with _opened(ledger, data.policy, again=again) as book:
-            if (finished := _resumed(data, book, mechanism, out)) is not None:
+            if (finished := _resumed(data, book, mechanism, out, warn or warnings.warn)) is not None:
                 return finished
     if out is not None:
         _check_places(mechanism, data, out, force=force)
@@ -302,14 +302,17 @@ def _keep_outcome(book: Ledger, data: Dataset, place: Place) -> None:
             book.record_outcome(spend.id, spend.dataset, STOPPED)
 
 
-def _resumed(data: Dataset, book: Ledger, mechanism: Mechanism, out: str | os.PathLike[str]) -> Publication | None:
+def _resumed(
+    data: Dataset, book: Ledger, mechanism: Mechanism, out: str | os.PathLike[str], warn: Callable[[str], None]
+) -> Publication | None:
     """Finish what a stopped run had completed, or say that nothing left the machine; None if it had not spent."""
     target, dataset = Path(os.path.abspath(out)), data.policy.dataset
     tokens = tokens_of(target) if target.parent.is_dir() else []
     spend = next(iter(book.open_spends(dataset, str(target), tokens)), None)
     if spend is None:
         if os.path.lexists(target / CERTIFICATE_FILE) and key_path(target).exists():
-            return Publication(Release.read(target), Key.read(key_path(target)))  # there is nothing to finish
+            warn(f"there was nothing to finish: {target} is complete, and nothing was spent now.")
+            return Publication(Release.read(target), Key.read(key_path(target)))
         return None
     run, when = spend.content["out"], time_text(spend.at)
     if spend.content["period"] != data.period:

@@ -297,6 +297,8 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
         "software": (certificate.software.dunnage, r"\d{1,3}(\.\d{1,3}){1,2}((a|b|rc|\.dev|\.post)\d{1,3})?"),
         "spend": (certificate.spend.id, r"allowances of task [0-9a-f]{64}" if by_devices else r"[0-9a-f]{32}"),
     }
+    entry = certificate.spend  # versions before 0.2 and devices state none
+    forms["entry"] = (f"{entry.number} {entry.head}", r"None None|[1-9]\d{0,15} [0-9a-f]{64}")
     unusual = [name for name, (text, form) in forms.items() if not re.fullmatch(form, text, re.ASCII)]
     if "time" not in unusual:
         try:

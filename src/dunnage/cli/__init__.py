@@ -25,9 +25,8 @@ from typer import Argument, Option
 import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.auditing import advise, audit, prove
-from dunnage.cli.devices import DEFAULT_DEVICES, alarms, device_app, estimate
+from dunnage.cli.devices import DEFAULT_DEVICES, alarms, device_app, estimate, identity_app
 from dunnage.cli.generate import generate_app
-from dunnage.cli.identity import identity_app
 from dunnage.cli.ledger import approve, budget_app, ledger_app, propose, refuse, sign
 from dunnage.cli.planning import apply, pack, size
 from dunnage.cli.serving import serve

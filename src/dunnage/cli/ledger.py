@@ -114,8 +114,9 @@ def ledger_show(
         if dataset is not None:
             _check_known(book, dataset)
         parts = [told(book, name) for name in ([dataset] if dataset is not None else book.datasets())]
+        name = book.name  # without a password
     text = "\n\n".join(part.text() for part in parts) or "nothing was spent"
-    print_result({"ledger": ledger, "datasets": [part.to_dict() for part in parts]}, text, as_json)
+    print_result({"ledger": name, "datasets": [part.to_dict() for part in parts]}, text, as_json)
 
 
 @ledger_app.command("check")
@@ -166,8 +167,8 @@ def ledger_move(
     dn.Ledger.open_existing(ledger).close()
     with dn.Ledger(ledger) as book, book.move(to) as moved:
         names = moved.datasets()
-        text = f"Moved {ledger} to {moved.name}: {', '.join(names) or 'no dataset'}."
-        print_result({"from": ledger, "to": moved.name, "datasets": names}, text, as_json)
+        text = f"Moved {book.name} to {moved.name}: {', '.join(names) or 'no dataset'}."
+        print_result({"from": book.name, "to": moved.name, "datasets": names}, text, as_json)
 
 
 @ledger_app.command("accept")
@@ -184,7 +185,8 @@ def ledger_accept(
     """
     with dn.Ledger(ledger) as book:
         book.accept(dataset, note=note, sign=key)
-    print_result({"ledger": ledger, "dataset": dataset}, f"Accepted {ledger} as it is for {dataset}.", as_json)
+        name = book.name
+    print_result({"ledger": name, "dataset": dataset}, f"Accepted {name} as it is for {dataset}.", as_json)
 
 
 @ledger_app.command("rule")

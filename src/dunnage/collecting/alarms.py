@@ -282,11 +282,9 @@ def _cell(mechanism: LocalLocation, tallies: Sequence[Tally], cell: int, risk: f
         oracle: Any = mechanism.oracle(tally.tier)
         (part,) = tally.parts.values()
         assert isinstance(part, Counts)
-        value = float(oracle_shares(oracle, part, 0.95).value[cell])
+        shares = oracle_shares(oracle, part, 1 - 2 * risk / len(tallies))  # exact, but for Hadamard responses
+        value, own = float(shares.value[cell]), (float(shares.lower[cell]), float(shares.upper[cell]))
         if isinstance(oracle, HadamardResponse):
             own = _bernstein(value, part.num, oracle.scale**2, oracle.scale + 1, risk / len(tallies))
-        else:
-            chances = binomial_bounds(part.counts[cell], part.num, 1 - 2 * risk / len(tallies))
-            own = tuple((float(chance) - oracle.q) * oracle.scale for chance in chances)
         ends.append((value, *own))
     return Bounds(*(float(np.dot(weights, one)) for one in zip(*ends, strict=True)))

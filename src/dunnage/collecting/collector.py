@@ -108,6 +108,8 @@ class Collector:
         if task.digest != digest:
             raise StoreError("a task in the store does not match its digest. Restore the store from a backup.")
         intake = Intake(task, self._noise)
+        if not self.tasks:  # it is the same for all of them
+            intake.prepare()
         for day, state in self.states(digest).items():
             if state == OPEN:
                 period = Period(digest, day)

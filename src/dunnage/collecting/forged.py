@@ -30,7 +30,7 @@ from dunnage.collecting.frames import Batch, Source, TierReader, tally_groups
 from dunnage.collecting.promises import AUTO
 from dunnage.collecting.tally import Counts, Packed, Tallies, Tally
 from dunnage.devices.client import mechanisms_of
-from dunnage.devices.places import InClear, LocalLocation, Number, OptimisedUnary
+from dunnage.devices.places import InClear, LocalLocation, Number, OptimisedUnary, SubsetSelection
 from dunnage.devices.task import Task
 from dunnage.errors import ParameterError
 from dunnage.text import percent
@@ -64,7 +64,7 @@ def total_bits_p_value(mechanism: LocalLocation, tally: Tally) -> float | None:
     """Return a p-value for the number of set bits in a whole tally (Bernstein's inequality); None without bits."""
     oracle: Any = mechanism.oracle(tally.tier)
     parts = [part for part in tally.parts.values() if isinstance(part, Counts) and part.counts.ndim == 1]
-    if not oracle.counts_bits or not parts:
+    if not oracle.counts_bits or isinstance(oracle, SubsetSelection) or not parts:
         return None
     num, total = sum(part.num for part in parts), sum(int(part.counts.sum()) for part in parts)
     p, q, others = oracle.p, oracle.q, oracle.num_inputs - 1

@@ -239,11 +239,11 @@ class TierReader:
 
     @property
     def has_bits(self) -> bool:
-        """Whether each payload has one row of bits, one for each place."""
-        return (
-            not (self.one_by_one or isinstance(self.mechanism, LocalNumeric))
-            and self.mechanism.oracle(self.tier).counts_bits
-        )
+        """Whether each payload has one row of bits, one for each place, each sampled by itself."""
+        if self.one_by_one or isinstance(self.mechanism, LocalNumeric):
+            return False
+        oracle = self.mechanism.oracle(self.tier)
+        return oracle.counts_bits and not isinstance(oracle, SubsetSelection)
 
     def bits_set(self, rows: Packed) -> IntArray:
         return np.asarray(BITS_OF_BYTE[self._bits(rows)].sum(axis=1))

@@ -31,6 +31,7 @@ from dunnage.collecting.kernels import (
     admit_ids,
     forget_ids,
     gather_frames,
+    gather_rows,
 )
 from dunnage.devices.task import MINUTES_PER_DAY, SECONDS_PER_DAY, Task
 from dunnage.noise import arrays as noise_arrays
@@ -123,6 +124,15 @@ class Intake:
         self.sent: dict[int, dict[str, int]] = {}  # by day and sender
         self.nums: dict[int, IntArray] = {}  # by day: reports by tier of a purpose, and slot
         self.closed: set[int] = set()
+
+    def prepare(self) -> None:
+        """Compile what the first request would wait for, or load it from the disk."""
+        ids, one = IdSet(), np.zeros(1, dtype=np.uint64)
+        ids.admit(one, one, np.zeros(1, dtype=np.uint8), np.ones(1, dtype=np.bool_))
+        ids.forget(one, one)
+        batch, _, _ = self._reading.requests([b""])
+        gather_frames(batch.data, batch.start, batch.size, np.zeros(0, dtype=np.int64))
+        gather_rows(batch.data, np.zeros(0, dtype=np.int64), 1)
 
     def take(
         self, bodies: Sequence[bytes], senders: Sequence[tuple[str, int]], now: float

@@ -1022,6 +1022,10 @@ class HierarchicalCounts(NamedFeatures):
         Whether to set a node without a positive estimate to zero, with everything below it.
     as_published
         Sample in floating point as the paper does; nothing is proved about that.
+    root
+        Whether the features of a name begin with the total.
+    negatives
+        Whether to keep negative counts, as the paper may be read; only as published.
 
     Guarantee
     ---------
@@ -1053,9 +1057,31 @@ class HierarchicalCounts(NamedFeatures):
     budget: Literal["geometric", "uniform"] = "geometric"
     prune: Flag = True
     as_published: Flag = False
+    root: Flag = True
+    negatives: Flag = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.negatives and not self.as_published:
+            raise ParameterError(
+                "no trips are fewer than none, so negatives = true is only for comparing with the paper. Write "
+                "as_published = true as well."
+            )
+        return self
+
+    def describe(self) -> dict[str, object]:
+        usual = {"root": True, "negatives": False}  # certificates of earlier versions do not state them
+        return {name: value for name, value in super().describe().items() if usual.get(name) is not value}
+
+    def problems(self, schema: Schema) -> Iterator[Problem]:
+        yield from super().problems(schema)
+        if self.negatives and schema.contribution is not None and schema.contribution.total_max is not None:
+            problem = "negative counts cannot be corrected for dropped trips"
+            yield Problem(problem, where="mechanism.negatives", remedy="Leave out negatives, or total_max.")
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         columns = read_features(self.features, days=schema.tells_days, level=schema.level)
+        columns = tuple(item for item in columns if item or self.root)
         if not columns or not is_nested(columns):
             raise ParameterError(
                 f"each feature of {self.name} must refine the one before it, and some of these do not. Use H5, or "
@@ -1071,7 +1097,7 @@ class HierarchicalCounts(NamedFeatures):
             )
 
     def estimates(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> tuple[Layout, FloatArray]:
-        """Estimate all cells, in the order of their layout; many are below zero, and none is released like that."""
+        """Estimate all cells, in the order of their layout; many are below zero."""
         layout = Layout.of(prepared.universe, prepared.features)
         noisy = [*prepared.noisy_sums(counted, noise), prepared.noisy_cells(counted, layout, noise)]
         parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(prepared.features)]
@@ -1082,7 +1108,7 @@ class HierarchicalCounts(NamedFeatures):
     def draw_counts(self, counted: Counted, prepared: NoisyQueries, noise: Noise) -> DrawnCounts:
         layout, leaves = self.estimates(counted, prepared, noise)
         whole = np.rint(leaves).astype(np.int64)
-        kept = np.flatnonzero(whole > 0)
+        kept = np.flatnonzero(whole != 0 if self.negatives else whole > 0)
         return DrawnCounts.at(layout, kept, whole[kept], {"features": prepared.describe()})
 
     def preview(self, dataset: Dataset) -> Foresight:
@@ -1092,6 +1118,7 @@ class HierarchicalCounts(NamedFeatures):
             f"negative counts become zero, which creates up to about {created:,.0f} trips (fewer if nodes are pruned): "
             "sums of the released counts are off by much more than the noise above"
         )
+        line = "negative counts are kept: planners take them as zero" if self.negatives else line
         return queries.foresee(true_counts(dataset), line)
 
 

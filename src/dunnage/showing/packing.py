@@ -17,7 +17,7 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.exact import decimal
 from dunnage.planning.boxes import inner_sides
 from dunnage.planning.linkage import exchangeable, linkage_of_rows
-from dunnage.planning.plan import Plan
+from dunnage.planning.plan import Plan, Slots
 from dunnage.release import Release
 from dunnage.settle import Settlement
 from dunnage.showing import figures as draw
@@ -58,6 +58,16 @@ def plan_page(plan: Plan, release: Release) -> str:
         [[np.bincount(bins, weights=nums * end[of_rows], minlength=plan.num_bins) for end in side] for side in ends]
     )
     capacities = np.array([plan.capacity_of_bins(name) for name in plan.quantities])
+    if release.members is not None and plan.box is None:  # so many of the smallest or largest members of each class
+        slots = plan.slots or Slots.of_assignment(plan.assignment, release.class_of_row)
+        least, most = np.zeros_like(least), np.zeros_like(most)
+        for place, item in enumerate(known):
+            sums = [np.concatenate([[0.0], np.cumsum(np.sort(values))]) for values in item.scenarios or ()]
+            for bin_, kind, num in zip(slots.bin.tolist(), slots.class_id.tolist(), slots.count.tolist(), strict=True):
+                least[place, bin_] += sums[kind][num]
+                most[place, bin_] += sums[kind][-1] - sums[kind][-1 - num]
+    if plan.certified is not None and plan.certified.at_least >= 1:  # also if the owner is the one who makes it fit
+        most = np.minimum(most, np.maximum(capacities, least))
     record, linkage = release.certificate.guarantee.protects, plan.truck_linkage
     low, high = least / capacities, most / capacities
     sizes = np.bincount(content.bin, weights=content.num, minlength=plan.num_bins).astype(np.int64)

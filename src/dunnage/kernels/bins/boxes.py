@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -403,18 +403,41 @@ def fill_truck(
 
 def scaled_bound(sides: IntArray, turns: IntArray, counts: IntArray, room: IntArray, layers: int = NO_LIMIT) -> int:
     """Bound the number of trucks: the largest volume of the boxes over scales under which all packings still fit."""
+    volumes = scaled_volumes(sides, turns, room, layers)
+    return max(math.ceil(float(least @ counts) * (1 - 1e-9) - 1e-9) for least in volumes)
+
+
+def scaled_volumes(sides: IntArray, turns: IntArray, room: IntArray, layers: int = NO_LIMIT) -> Iterator[FloatArray]:
+    """Yield volumes of boxes of each type that add up to at most 1 in any packed truck."""
     # A dual feasible function along each axis; a box may lie in whichever allowed way makes it smallest.
     few = len(sides) <= MAX_SCALED_TYPES
     scaled = [_scaled(sides, length, few) for length in room.tolist()]
     if layers < NO_LIMIT:  # fully supported boxes that overlap from above are in different layers
         scaled[2].append(np.full(sides.shape, 1.0 / layers))
     allowed: BoolArray = (turns[:, None] >> np.arange(6)) & 1 == 1
-    best = 0
     for along_x, along_y, along_z in itertools.product(*scaled):
         volume = along_x[:, TURNS[:, 0]] * along_y[:, TURNS[:, 1]] * along_z[:, TURNS[:, 2]]  # types by turns
-        least = np.where(allowed, volume, np.inf).min(axis=1)
-        best = max(best, math.ceil(float(least @ counts) * (1 - 1e-9) - 1e-9))
-    return best
+        yield np.where(allowed, volume, np.inf).min(axis=1)
+
+
+def mixed_bound(boxes: Boxes, counts: IntArray, trucks: TruckKinds, layers: int = NO_LIMIT) -> int:
+    """Bound the cost of several kinds of truck: each box pays the least that its share of some kind of truck costs."""
+    # If shares of a kind add up to at most 1 in any truck of it, boxes that pay the least of cost x share over all
+    # kinds pay no more than the cost of their truck, whichever it is: what they pay together is a bound.
+    sides, pays = boxes.sides - trucks.slack, list[list[FloatArray]]()
+    allowed: BoolArray = (boxes.turns[:, None] >> np.arange(6)) & 1 == 1
+    for room, cost in zip(trucks.rooms + trucks.slack, trucks.costs, strict=True):
+        fits = (allowed & (sides[:, TURNS] <= room).all(axis=2)).any(axis=1)
+        shares = scaled_volumes(sides, boxes.turns, room, layers)
+        pays.append([np.where(fits, cost * share, np.inf) for share in shares])
+    chosen, best = [0] * len(pays), 0.0
+    for kind in [*range(len(pays))] * 2:  # the best shares of one kind after the other, given those of the others
+        others = [pays[other][chosen[other]] for other in range(len(pays)) if other != kind]
+        rest = np.minimum.reduce(others) if others else np.full(len(counts), np.inf)
+        totals = [float(np.minimum(rest, own) @ counts) for own in pays[kind]]
+        chosen[kind] = int(np.argmax(totals))
+        best = max(best, totals[chosen[kind]])
+    return math.ceil(best * (1 - 1e-9) - 1e-9) if best < np.inf else 0
 
 
 def _scaled(sides: IntArray, room: int, few: bool) -> list[FloatArray]:
@@ -664,6 +687,14 @@ def load_trucks(
                 int(one.boxes.layers.max()) if support >= 1 else NO_LIMIT,
             )
             for one in groups
+        ]
+        bound = max(bound, sum(least))
+    else:
+        stop = deadline.part(0.2)
+        layers = [int(one.boxes.layers.max()) if support >= 1 else NO_LIMIT for one in groups]
+        least = [
+            0 if stop.late else mixed_bound(one.boxes, one.counts, trucks, most)
+            for one, most in zip(groups, layers, strict=True)
         ]
         bound = max(bound, sum(least))
     for group in groups:

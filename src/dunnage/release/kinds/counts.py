@@ -49,7 +49,8 @@ class CountsKind(Kind):
     def recount(self, release: Release) -> Iterator[str]:
         cells, counts = release.counted()
         require(bool((np.diff(cells) > 0).all()), "data: a type of trips is listed twice, or out of order")
-        require(bool((counts > 0).all()), "data: a count is not above zero")
+        kept, what = (counts != 0, "other than") if _signed(release.certificate) else (counts > 0, "above")
+        require(bool(kept.all()), f"data: a count is not {what} zero")
         universe, measures = release.universe, release.certificate.counts
         figures = {"trips": _sum(counts), "cells": universe.num_cells, "cells_with_trips": len(cells)}
         wrong = [name for name, value in figures.items() if getattr(measures, name) != value]
@@ -64,7 +65,7 @@ class CountsKind(Kind):
             require(follows, "certificate.json: the days of a rider do not follow from the service dates")
         yield (
             f"{several(figures['trips'], 'trip')} of {several(len(cells), 'type')}; each type is one of the "
-            f"{universe.num_cells:,} of the public domain, listed once and in order, with a count above zero"
+            f"{universe.num_cells:,} of the public domain, listed once and in order, with a count {what} zero"
         )
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
@@ -87,13 +88,16 @@ class CountsKind(Kind):
             window += f" of a service day from {times.lower} to {times.upper}"
             window += "; times from 24:00 on are on the next calendar day" if times.upper > "24:00" else ""
             window += f"; local time of {times.zone}" if times.zone else ""
+        listed = "1 or more, because a type without trips is not listed"
+        if _signed(release.certificate):
+            listed = "negative where noise outweighs the trips; a type that is not listed has 0"
         words = {
             **dict(
                 zip(universe.ends, (f"{universe.level} where the trips {go}" for go in ("start", "end")), strict=True)
             ),
             "window": window,
             "day": "day, or kind of day, on which the trips start",
-            "count": "number of trips with noise; 1 or more, because a type without trips is not listed",
+            "count": f"number of trips with noise; {listed}",
         }
         return words[name]
 
@@ -169,6 +173,11 @@ def _universe(release: Release) -> Universe:
         fits |= len(stated) == max(1, len(days)) and all(1 <= num <= top for num, top in zip(stated, most, strict=True))
     require(days == universe.days and fits, "certificate.json: the days, or their number, do not follow from the dates")
     return universe
+
+
+def _signed(certificate: Certificate) -> bool:
+    """Return whether negative counts were kept."""
+    return certificate.mechanism.get("negatives") is True
 
 
 def _sum(counts: IntArray) -> int:
@@ -262,7 +271,8 @@ def _noise_words(certificate: Certificate) -> str:
     if measures.features is not None:
         # Counts that were fitted to all sums state how close they are.
         modelled = "workload" in certificate.mechanism
-        words.append(_feature_words(measures.features, fitted=measures.kkt_residual is not None, modelled=modelled))
+        fitted, signed = measures.kkt_residual is not None, _signed(certificate)
+        words.append(_feature_words(measures.features, fitted=fitted, modelled=modelled, signed=signed))
     else:
         words.append(_surplus_words(certificate))
     if measures.expected is not None:
@@ -291,7 +301,7 @@ def _surplus_words(certificate: Certificate) -> str:
     ).rstrip("\n")
 
 
-def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool) -> str:
+def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool, signed: bool) -> str:
     table = "\n".join(
         f"| {item.feature} | {item.groups:,} | {amount(count_noise_spread(item.law, exact(item.scale)))} |"
         for item in features
@@ -301,6 +311,9 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool
         "**Expect the total to be too large**: negative counts became 0, so the other counts no longer add up to it.\n"
         "Do not read the total, or sums over many types, as demand."
     )
+    if signed:
+        made = "least squares made all of them add up;\neach count was rounded by itself, and negative ones were kept"
+        after = "**Negative counts are noise**, as are most of the others: do not read single ones."
     if fitted:
         made = "the counts are those that are nearest to\nall of them, add up, and are not negative"
         after = "The total, and sums over many types of trips, are relatively far more precise than single counts."
