@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # Modules stay compiled, whatever the environment says: each process that starts would compile all it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-all tests check bench docs floors build reproduce clean
+.PHONY: demo test test-all test-engines tests check bench docs floors build reproduce clean
 
 demo: $(CORE)
 	$(BIN)/dunnage demo --out demo-out --force
@@ -29,6 +29,11 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/check_docs.py
+
+test-engines: | $(BIN)/python # the tests of engines with DuckDB and Spark (Java 17), in an environment of their own
+	$(PYTHON) -m venv $(VENV)/engines
+	$(VENV)/engines/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test,duckdb,spark]"
+	DUNNAGE_LONG=1 $(VENV)/engines/bin/python -m pytest -n 0 tests/test_engines.py
 
 floors: # the lowest versions that pyproject.toml allows, in an environment of their own
 	$(PYTHON) tests/floors.py

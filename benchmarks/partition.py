@@ -17,12 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.measuring import Row, dataset, row, taken
 from dunnage.arrays import FloatArray
 from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.mechanisms.classes import EquivalenceClasses
-from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.partition import Partition, Runs, _solve, opening_runs
+from dunnage.model.policy import Policy
 from dunnage.tables.dataset import Dataset
 
 LOWER, UPPER = 125.0, 375.0
@@ -135,6 +138,47 @@ def bins_of(classes: EquivalenceClasses, capacity: int) -> int:
     return pack_bins(tops, capacity, seconds=5).objective + len(classes.of_row) - len(kept)
 
 
+def by_sorting(data: Dataset, k: int) -> float:
+    """Find the classes of one attribute as 0.1.0 did: rank the public column, sort all rows. Return the loss."""
+    ranks = pc.rank(data.column("town"), tiebreaker="dense").to_numpy().astype(np.int64) - 1
+    present, stratum = np.unique(ranks, return_inverse=True)
+    assert (np.bincount(stratum, minlength=len(present)) >= k).all()
+    values = data.numbers("weight")
+    order = np.lexsort((values, stratum))
+    ordered, of_stratum = values[order], stratum[order]
+    first = np.append(0, np.flatnonzero((np.diff(of_stratum) != 0) | (np.diff(ordered) != 0)) + 1)
+    ends = ordered[first]
+    runs = Runs.of(of_stratum[first], np.diff(np.append(first, len(order))), ends, ends)
+    of_run, span = np.full(len(first), -1, dtype=np.int64), data.schema["weight"].numeric.span
+    loss = float(_solve(runs.lower, runs.upper, runs.before, runs.starts, k, span, of_run))
+    class_of_run = np.where(of_run < 0, -1, np.cumsum(opening_runs(runs, of_run)) - 1)
+    of_row = np.empty(len(order), dtype=np.int64)
+    of_row[order] = np.repeat(class_of_run, np.diff(np.append(first, len(order))))
+    assert of_row.max() > 0
+    return loss / span
+
+
+def _many(generator: np.random.Generator) -> Row:
+    num, k = 10_000_000, 50
+    weights = pa.array(np.round(generator.gamma(3, 20, num).clip(1, 500)))
+    towns = pa.array([f"town {number:02d}" for number in range(30)]).take(pa.array(generator.integers(0, 30, num)))
+    document = {
+        "dataset": "packages",
+        "protects": "package",
+        "attributes": {
+            "town": {"role": "public"},
+            "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 500]},
+        },
+        "mechanism": {"name": "partition", "k": k},
+    }
+    data = Dataset.from_table(pa.table({"town": towns, "weight": weights}), Policy.from_dict(document))
+    _ = by_sorting(data, k), Partition(k=k).search(data)  # compiles
+    counted, sorted_all = taken(lambda: Partition(k=k).search(data).loss), taken(lambda: by_sorting(data, k))
+    assert counted.result == sorted_all.result
+    name = f"{num:,} packages in 30 towns, finding classes; peer ranking and sorting all rows, as 0.1.0"
+    return row(name, counted.seconds, sorted_all.seconds, SECONDS)
+
+
 def run() -> list[Row]:
     generator, rows = np.random.default_rng(2019), []
     ours(uniform(100_000, generator), 10)  # compiles
@@ -149,7 +193,7 @@ def run() -> list[Row]:
         name = f"1,000,000 records, k = {k}; peer textbook, rate at {NUM_TEXTBOOK:,}"
         rows.append(row(name, ours(weights, k)[0], slow, RATE))
     Partition(k=5).search(vectors(50, 3, generator))  # compiles
-    return rows + _several(generator) + _packing(generator)
+    return [*rows, *_several(generator), *_packing(generator), _many(generator)]
 
 
 def _against_mondrian(name: str, weights: FloatArray, k: int) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,16 +113,18 @@ def bounded_policy(most: int, per: str = "period") -> dn.Policy:
     return policy(bound=Contribution(person="card", max=most, per=per), dates=["2026-11-01", "2026-11-30"])
 
 
+def ordered(order: Sequence[int]) -> np.ndarray:
+    return np.array([order, order], dtype=np.uint64).T
+
+
 def all_outcomes(dataset: dn.Dataset, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[bool, ...]]:
     """Every way to choose rows, as often as random orders lead to it."""
     noise, found = dn.Noise(seed=1), Counter()
     sizes: list[int] = []
-    monkeypatch.setattr(counting.noise_arrays, "permutation", lambda source, num: sizes.append(num) or np.arange(num))
+    monkeypatch.setattr(counting, "priorities", lambda key, rows, choice: sizes.append(len(rows)) or ordered(rows))
     kept_rows(dataset, noise)
     for order in itertools.permutations(range(sizes[0])):
-        monkeypatch.setattr(
-            counting.noise_arrays, "permutation", lambda source, num, order=order: np.array(order, dtype=np.int64)
-        )
+        monkeypatch.setattr(counting, "priorities", lambda key, rows, choice, order=order: ordered(order))
         found[tuple(kept_rows(dataset, noise).tolist())] += 1
     return found
 

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import importlib.util
+import io
 import os
 import pickle
 import random
 import shutil
+import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,16 +23,22 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from tests.builders import RIDERS, STOP, WEEKDAYS, Repeated, a_policy, a_trip_policy, town, trips
+from tests.builders import PARCEL, RIDERS, STOP, WEEKDAYS, Repeated, a_policy, a_trip_policy, town, trips
 from tests.commands import fine
 
 import dunnage as dn
 from dunnage import engines
-from dunnage.engines import trips as folding
-from dunnage.engines.trips import TripFold
+from dunnage.collecting.frames import Source, tally_reports
+from dunnage.engines import sources
+from dunnage.engines.rows import CheckedFold
 from dunnage.errors import InputError, ParameterError
-from dunnage.folds import Rows
+from dunnage.folds import Rows, numbered
+from dunnage.mechanisms import cells as folding
 from dunnage.mechanisms.counts import true_counts
+from dunnage.noise import priorities as keyed
+from dunnage.noise.priorities import digests, priorities
+from dunnage.noise.streams import Stream
+from dunnage.publishing import mechanism_of
 from dunnage.tables import reader
 
 LEAVE_OUT = {"outside": "leave-out", "missing": "leave-out", "unreadable": "leave-out"}
@@ -39,6 +49,13 @@ MECHANISMS = (
     {"name": "fitted-counts", "epsilon": 1},
 )
 MODES = ("memory", "files", "csv", "duckdb", "spark", "spark-files")
+CORRECTED = {"protects": "rider", "contribution": {"person": "card", "max": 2, "per": "period", "total_max": 8}}
+ROW_MECHANISMS = (
+    {"name": "partition", "k": 3, "statistic": "mean"},
+    {"name": "partition", "k": 4, "goal": "packing", "capacity": 120},
+    {"name": "full-domain", "k": 3, "statistic": "multiset"},
+    {"name": "noisy-values", "epsilon": 1},
+)
 Maker = Callable[[pa.Table], Rows]
 
 
@@ -65,7 +82,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def rows_of(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maker:
     """Put a table where an engine reads it, in several parts."""
-    monkeypatch.setattr(engines, "NUM_BATCH_ROWS", 7)
+    monkeypatch.setattr(sources, "NUM_BATCH_ROWS", 7)
     monkeypatch.setattr(reader, "_STREAM_BYTES", 512)
     session = request.getfixturevalue("spark") if engine.startswith("spark") else None
     if engine == "duckdb":
@@ -97,11 +114,16 @@ def rows_of(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeyp
 
 
 def tries(engine: str) -> range:
-    return range(3 if engine.startswith("spark") else 20)
+    quick = 3 if engine.startswith("spark") else 4
+    return range(20 if engine == "files" or os.environ.get("DUNNAGE_LONG") else quick)
+
+
+def fold_of(policy: dn.Policy, rows: Rows) -> CheckedFold:
+    return CheckedFold.of(policy, None, rows, mechanism_of(policy).fold(policy.schema, None))
 
 
 def folded(rows: Rows, policy: dn.Policy) -> bytes:
-    fold = TripFold.of(policy, None, rows)
+    fold = fold_of(policy, rows)
     return fold.dump(rows.fold(fold)).replace(rows.source.encode(), b"")
 
 
@@ -142,7 +164,8 @@ def test_states_and_releases_are_those_of_memory(engine: str, rows_of: Maker) ->
     for number in tries(engine):
         draw = random.Random(number)
         mechanism, time = MECHANISMS[number % 4], draw.choice([{}, WEEKDAYS])
-        policy = a_trip_policy(mechanism, {**time, **LEAVE_OUT}, attributes=lenient)
+        riders = {} if number % 2 else draw.choice([RIDERS, CORRECTED])
+        policy = a_trip_policy(mechanism, {**time, **LEAVE_OUT}, attributes=lenient, **riders)
         table = damaged(trips(draw.randrange(40, 90)), draw, draw.randrange(12))
         table = table.take(pa.array(draw.choices(range(table.num_rows), k=table.num_rows)))
         rows, truth = rows_of(table), dn.load(table, policy)
@@ -168,6 +191,162 @@ def test_problems_are_those_of_memory(engine: str, rows_of: Maker) -> None:
     assert refused > 1
 
 
+def some_parcels(draw: random.Random, num: int) -> pa.Table:
+    weights = [round(draw.choice([draw.gammavariate(3, 8), 2.0]) % 100, draw.choice([0, 1])) for _ in range(num)]
+    columns = {"parcel": [f"p{i}" for i in range(num)], "destination": draw.choices(["Ä", "B", "C"], k=num)}
+    return pa.table({**columns, "content": draw.choices(["toys", "tea"], k=num), "weight": map(str, weights)})
+
+
+def alike(release: dn.Release) -> list[tuple[Any, ...]]:
+    """Rows without their order."""
+    return sorted(zip(*release.data.drop_columns(["row"]).to_pydict().values(), strict=True))
+
+
+def test_rows_are_released_as_in_memory(engine: str, rows_of: Maker, tmp_path: Path) -> None:
+    for number in tries(engine):
+        draw, given = random.Random(number), ROW_MECHANISMS[number % 4]
+        lenient = {**PARCEL, "weight": {**PARCEL["weight"], **LEAVE_OUT}}
+        dropped = number % 8 > 3 or given["name"] == "noisy-values"
+        lenient["content"] = {"role": "drop"} if dropped else PARCEL["content"]
+        policy = a_policy(given, lenient, small="suppress")
+        table = some_parcels(draw, draw.randrange(30, 60))
+        cells = table.column("weight").to_pylist()
+        for _ in range(draw.randrange(4)):
+            cells[draw.randrange(len(cells))] = draw.choice(["", "heavy", "101", "-1"])
+        table = table.set_column(3, "weight", pa.array(cells))
+        rows, memory = rows_of(table), engines.MemoryRows(table)
+        assert folded(rows, policy) == folded(memory, policy)
+        truth, data = dn.load(table, policy), dn.load(rows, policy)
+        assert (len(data), data.left_out) == (len(truth), truth.left_out)
+        made = dn.publish(truth, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5))
+        if engine == "spark":
+            with pytest.raises(ParameterError, match="Parquet"):
+                dn.publish(data, ledger=dn.Ledger(":memory:"))
+            continue
+        out = tmp_path / f"release{number}"
+        other = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5), out=out if number < 4 else None)
+        assert other.release.data.schema.equals(made.release.data.schema)
+        assert other.key.belongs_to(truth)
+        assert not other.key.belongs_to(dn.load(table.slice(1), policy))
+        assert "keyed streams" in other.release.certificate.assumptions
+        assert number > 3 or dn.verify(out).ok
+        assert other.key.table.schema.equals(made.key.table.schema)
+        if made.release.classes is not None:
+            assert other.release.classes.equals(made.release.classes)
+            assert made.release.members is None or other.release.members.equals(made.release.members)
+            assert alike(other.release) == alike(made.release)
+            assert other.key.left_out == {why: sorted(own) for why, own in made.key.left_out.items()}
+            measures = [one.release.certificate.measures for one in (other, made)]
+            assert measures[0] == measures[1]
+        # Every row of the release is that of its line in the key.
+        parcels = dict(zip(table["parcel"].to_pylist(), table["destination"].to_pylist(), strict=True))
+        lines = zip(other.key.table["parcel"].to_pylist(), other.release.data["destination"].to_pylist(), strict=True)
+        assert all(parcels[parcel] == place for parcel, place in lines)
+        if engine == "spark-files":  # the same bytes as on one machine
+            local = dn.load(engines.FileRows(rows.source), policy)
+            again = dn.publish(local, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5))
+            assert again.release.data.equals(other.release.data)
+
+
+def test_reports_are_tallied_as_in_memory(engine: str, rows_of: Maker) -> None:
+    from tests.test_local_batch import TASK, some_reports
+
+    if engine == "csv":
+        pytest.skip("reports are bytes")
+    for number in range(3 if engine.startswith("spark") else 8):
+        draw = random.Random(number)
+        frames = [report.to_bytes() for report in some_reports(draw.randrange(20, 60))]
+        frames += draw.choices(frames, k=draw.choice([0, 5]))  # copies
+        for at in draw.sample(range(len(frames)), draw.choice([0, 4])):
+            damaged = bytearray(frames[at])
+            damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+            frames.append(bytes(damaged))
+        draw.shuffle(frames)
+        rows = rows_of(pa.table({"report": pa.array(frames, pa.binary())}))
+        found = tally_reports(TASK, rows)
+        memory = engines.MemoryRows(pa.table({"report": pa.array(frames, pa.binary())}), rows.source)
+        content = b"".join(len(data).to_bytes(4, "big") + data for data in frames)
+        for other in (tally_reports(TASK, memory), tally_reports(TASK, [Source("x", lambda c=content: io.BytesIO(c))])):
+            assert found.to_dict() == other.to_dict()
+            assert (found.left_out, found.days, found.num_read) == (other.left_out, other.days, other.num_read)
+        assert found.first_bad == tally_reports(TASK, memory).first_bad
+
+
+def test_streams_and_priorities_are_those_of_their_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    key, rng = bytes(range(32)), random.Random(3)
+    parts = [rng.randbytes(size) for size in (1, 16, 127, 128, 129, 300)]
+    ends = np.cumsum([len(part) for part in parts])
+    content = np.frombuffer(b"".join(parts), dtype=np.uint8)
+    monkeypatch.setattr(keyed, "_COMPILE_FROM", 0)
+    if not os.environ.get("DUNNAGE_LONG"):
+        monkeypatch.setattr(keyed, "_digests", keyed._digests.plain)
+        monkeypatch.setattr(keyed, "compress", keyed.compress.plain)
+    with np.errstate(over="ignore"):
+        found = digests(key, content, ends)
+    monkeypatch.undo()
+    for part, words in zip(parts, found, strict=True):
+        assert hashlib.blake2b(part, key=key, digest_size=16).digest() == words.tobytes()
+    content = (7).to_bytes(8, "little") + (1).to_bytes(8, "little")
+    assert priorities(key, np.array([7]), 1).tobytes() == hashlib.blake2b(content, key=key, digest_size=16).digest()
+    # RFC 5869 with SHA-256, and RFC 8439 with a counter and a nonce of zeros, by hand.
+    middle = hmac.digest(bytes(32), key, "sha256")
+    own = hmac.digest(middle, b"dunnage rows\0part:1\x01", "sha256")
+    stream = Stream(key, b"part:1")
+    assert stream.draw_bytes(100) + stream.draw_bytes(28) == chacha(own, 0) + chacha(own, 1)
+    assert Stream(key, b"part:2").draw_bytes(16) != Stream(key, b"part:1").draw_bytes(16)
+    with pytest.raises(TypeError):
+        pickle.dumps(stream)
+
+
+def chacha(key: bytes, counter: int) -> bytes:
+    """One block of ChaCha20, slowly."""
+    start = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *struct.unpack("<8I", key), counter, 0, 0, 0]
+    state = list(start)
+
+    def turn(word: int, by: int) -> int:
+        return (word << by | word >> 32 - by) & 0xFFFFFFFF
+
+    columns = [(i, i + 4, i + 8, i + 12) for i in range(4)]
+    diagonals = [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
+    for a, b, c, d in (columns + diagonals) * 10:
+        for x, y, z, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            state[x] = (state[x] + state[y]) & 0xFFFFFFFF
+            state[z] = turn(state[z] ^ state[x], by)
+    return struct.pack("<16I", *((one + two) & 0xFFFFFFFF for one, two in zip(state, start, strict=True)))
+
+
+def test_a_task_that_runs_twice_makes_the_same_rows_and_files_must_not_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = some_parcels(random.Random(1), 60)
+    policy = a_policy({"name": "noisy-values", "epsilon": 1}, {**PARCEL, "content": {"role": "drop"}})
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path, row_group_size=20)
+
+    class Twice(engines.FileRows):
+        """An engine that runs every task twice, in any order, and uses one result."""
+
+        def run(self, pieces: Any, columns: Any, task: Any) -> Any:
+            assert len(pieces) == 3
+            sent = pickle.dumps(task)
+            for piece in pieces[::-1]:
+                first, second = (list(pickle.loads(sent)(piece, sources.piece_batches(piece, columns))) for _ in "ab")
+                assert first == second
+                yield from first
+
+    spent, releases = dn.Ledger(":memory:"), []
+    for rows in (Twice(path), engines.FileRows(path)):
+        data = dn.load(rows, policy)
+        releases.append(dn.publish(data, ledger=spent, noise=Repeated(seed=5), again=True).release.data)
+    assert releases[0].equals(releases[1])
+    assert len(spent.statement("parcels").spends) == 2
+    data = dn.load(path, policy, engine="files")
+    pq.write_table(some_parcels(random.Random(2), 60), path, row_group_size=20)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(InputError, match="changed"):
+        dn.publish(data, ledger=dn.Ledger(":memory:"))
+
+
 def test_how_rows_are_divided_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """States, sent and merged in any order, have the bytes of one pass; sums in tables and in lists as well."""
     policy = a_trip_policy(MECHANISMS[0], LEAVE_OUT, trip={"origin": "from", "destination": "to", "time": "at"})
@@ -175,13 +354,13 @@ def test_how_rows_are_divided_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
         draw = random.Random(number)
         table = damaged(trips(200), draw, draw.choice([0, 3]))
         whole = engines.MemoryRows(table)
-        fold = pickle.loads(pickle.dumps(TripFold.of(policy, None, whole)))
+        fold = pickle.loads(pickle.dumps(fold_of(policy, whole)))
         dumped = fold.dump(whole.fold(fold))
         assert fold.dump(fold.load(dumped)) == dumped
         if number == 6:
             monkeypatch.setattr(folding, "MAX_TABLE_CELLS", 0)
             monkeypatch.setattr(folding, "_MIN_PENDING", 5)
-        batches = [engines.numbered(batch, rows) for batch, rows in whole.batches(table.column_names)]
+        batches = [numbered(batch, rows) for batch, rows in whole.batches(table.column_names)]
         pieces = [piece.slice(at, 9) for piece in batches for at in range(0, len(piece), 9)]
         draw.shuffle(pieces)
         states = []
@@ -278,11 +457,12 @@ def test_what_engines_refuse(tmp_path: Path) -> None:
     path = tmp_path / "trips.parquet"
     pq.write_table(trips(), path)
     (tmp_path / "trips.csv").write_text("card,from,to,at\n")
-    riders, rows = a_trip_policy(MECHANISMS[0], **RIDERS), a_policy({"name": "partition", "k": 3})
+    rows = a_policy({"name": "utility-clusters", "k": 3})
+    together = a_policy({"name": "partition", "k": 3}, together="parcel")
     plain = a_trip_policy(MECHANISMS[0])
     for data, policy, engine, word in (
-        (path, riders, "files", "contribution"),
-        (path, rows, "files", "trip"),
+        (path, rows, "files", "utility-clusters needs all rows"),
+        (path, together, "files", "together"),
         (path, plain, "dask", "memory, files, duckdb, spark"),
         (trips(), plain, "files", "path"),
         (trips(), plain, "spark", "DataFrame"),
@@ -298,7 +478,7 @@ def test_a_task_that_fails_and_runs_again_changes_nothing(spark: Any, tmp_path: 
     policy = a_trip_policy(MECHANISMS[0])
     rows = engines.rows_of(tmp_path / "trips.parquet", reader.ReadOptions(), "spark")
 
-    class Failing(TripFold):
+    class Failing(CheckedFold):
         def dump(self, state: Any) -> bytes:
             from pyspark import TaskContext
 
@@ -307,6 +487,15 @@ def test_a_task_that_fails_and_runs_again_changes_nothing(spark: Any, tmp_path: 
                 raise OSError
             return super().dump(state)
 
-    fold = TripFold.of(policy, None, rows)
-    failing = Failing(fold.policy, fold.period, fold.source, fold.listed, fold.columns, fold.problems)
+    fold = fold_of(policy, rows)
+    failing = Failing(**vars(fold))
     assert failing.dump(rows.fold(failing)) == fold.dump(rows.fold(fold))
+
+
+@pytest.mark.long
+def test_executors_that_die_change_nothing(spark: Any) -> None:
+    """Executors killed, speculation on, a stage tried again: spent once, drawn once. In a process of its own."""
+    assert spark is not None
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-m", "tests.engines_killed"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -24,6 +24,7 @@ from dunnage.arrays import kernel
 from dunnage.errors import ParameterError, Refusal
 from dunnage.mechanisms import partition as partition_module
 from dunnage.mechanisms.classes import class_means
+from dunnage.tables.finest import Finest
 
 TOLERANCE = 1e-9
 
@@ -312,18 +313,21 @@ def test_on_the_grid_values_that_round_alike_may_part_and_classes_that_look_alik
     assert release.classes.to_pylist() == [{"class_id": 0, "size": 4, "weight_lower": 0.0, "weight_upper": 5.0}]
 
 
-def test_a_histogram_gives_the_runs_that_sorting_gives(monkeypatch):
+def test_combinations_are_those_that_sorting_gives():
     rng = np.random.default_rng(3)
     for size, num_strata, decimals in ((1, 1, 0), (500, 1, 1), (500, 7, 0), (2000, 3, 2), (300, 2, 15)):
-        values = np.round(rng.normal(0, 20, size), decimals)
+        values = np.round(rng.normal(0, 20, size), decimals) + 0.0
         stratum = rng.integers(0, num_strata, size)
-        found = []
-        for cells in (1_000, 0):
-            monkeypatch.setattr(partition_module, "_CELLS_A_ROW", cells)
-            found.append(partition_module.equal_rows(stratum, values, num_strata))
-        for by_cells, by_order in zip(*found, strict=True):
-            np.testing.assert_array_equal(by_cells, by_order)
-        run_of_row, of_stratum, of_value, counts = found[0]
-        np.testing.assert_array_equal(np.bincount(run_of_row), counts)
-        np.testing.assert_array_equal(of_value[run_of_row], values)
-        np.testing.assert_array_equal(of_stratum[run_of_row], stratum)
+        columns = {"town": pa.array([f"t{number}" for number in stratum]), "weight": pa.array(values)}
+        finest = Finest.merged([Finest.of({name: column[i::3] for name, column in columns.items()}) for i in range(3)])
+        expected, counts = np.unique(np.stack([stratum, values]), axis=1, return_counts=True)
+        np.testing.assert_array_equal(finest.numbers("weight"), expected[1])
+        np.testing.assert_array_equal(finest.counts, counts)
+        assert finest.column("town").to_pylist() == [f"t{int(number)}" for number in expected[0]]
+        of_row = finest.of_rows(columns, "frame")
+        np.testing.assert_array_equal(finest.numbers("weight")[of_row], values)
+        np.testing.assert_array_equal(np.bincount(of_row), counts)
+        again = Finest.load(finest.dump())
+        assert again.dump() == finest.dump() == Finest.of(columns).dump()
+        with pytest.raises(dn.UserError, match="changed"):
+            finest.of_rows({**columns, "weight": pa.array(values + 1000)}, "frame")

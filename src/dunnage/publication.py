@@ -58,12 +58,14 @@ class Key:
     facts: Mapping[str, int] = field(default_factory=dict)
     # the source rows that the mechanism did not release, by reason
     left_out: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    cuts: Sequence[int] = ()  # where the input was divided for its digest, if it was read in batches
 
     def __repr__(self) -> str:
         return "Key(private)"
 
     def belongs_to(self, dataset: Dataset) -> bool:
-        return dataset.keyed_digest(self.salt) == self.input_digest
+        digest = dataset.digest_at(self.salt, self.cuts) if self.cuts else dataset.keyed_digest(self.salt)
+        return digest == self.input_digest
 
     def write(self, path: Path) -> None:
         """Write the key to a file that only its owner can read."""
@@ -78,7 +80,7 @@ class Key:
             "dunnage.certificate": self.certificate_digest,
             "dunnage.facts": json.dumps(dict(self.facts), sort_keys=True, allow_nan=False),
             "dunnage.left_out": json.dumps(dict(self.left_out), sort_keys=True),
-        }
+        } | ({"dunnage.cuts": json.dumps(list(self.cuts))} if self.cuts else {})
         pq.write_table(self.table.replace_schema_metadata(metadata), stream, compression="zstd")
         stream.flush()
         os.fsync(stream.fileno())
@@ -103,6 +105,7 @@ class Key:
                 certificate_digest=metadata["dunnage.certificate"],
                 facts=dict(json.loads(metadata.get("dunnage.facts", "{}"))),
                 left_out=dict(json.loads(metadata.get("dunnage.left_out", "{}"))),
+                cuts=[int(cut) for cut in json.loads(metadata.get("dunnage.cuts", "[]"))],
             )
         except FileNotFoundError:
             raise ReleaseError(f"{os.fspath(path)} does not exist. Give the key that publish wrote.") from None
@@ -117,9 +120,9 @@ def unplanned_rows(data: Dataset, key: Key, left_behind: Sequence[int] = ()) -> 
     """List every source row that travels outside a plan, with the reason, for the owner only."""
     reasons = dict(data.left_out)
     if data.schema.trip is None:  # counts are of all rows
-        missing = np.setdiff1d(data.parts.source_rows, key.table.column("source_row").to_numpy())
         stated = {row: reason for reason, rows in key.left_out.items() for row in rows}
-        reasons |= {row: (stated.get(row, NOT_RELEASED), "") for row in missing.tolist()}
+        missing = np.setdiff1d(data.parts.source_rows, key.table.column("source_row").to_numpy()).tolist()
+        reasons |= {row: (stated.get(row, NOT_RELEASED), "") for row in (stated if data.elsewhere else missing)}
     reasons |= dict.fromkeys(left_behind, (NO_TRUCK, ""))
     rows = sorted(reasons)
     own = data.cells(np.array(rows, dtype=np.int64), data.policy.listed_columns)

@@ -144,8 +144,8 @@ def promise(policy: Policy | Dataset | str | os.PathLike[str]) -> Promise:
         The policy, its file, or data that were loaded under it.
     """
     if isinstance(policy, Dataset):
-        policy = policy.policy
-    elif not isinstance(policy, Policy):
+        return mechanism_of(policy.policy).promise_for(policy)
+    if not isinstance(policy, Policy):
         policy = Policy.read(policy)
     return mechanism_of(policy).promise(policy.schema)
 
@@ -354,6 +354,8 @@ def _correspondence(
     spends = book.k_anonymous_spends(promise, data.purpose)
     if not spends or not isinstance(prepared, EquivalenceClasses):
         return []
+    if data.elsewhere:
+        return ["What this release and an earlier one reveal together was not measured: the rows are not here."]
     # Earlier releases and their keys may be beside the new one, the ledger and the policy.
     places = [Path(os.path.abspath(out)).parent] if out is not None else []
     places += [path.parent for path in (book.path, data.policy.path) if path is not None]
@@ -621,7 +623,7 @@ def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
 
 def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
     """Warn about identifiers that occur several times: a person, or a consignment, with several records."""
-    if data.schema.person is not None or data.schema.together is not None:
+    if data.schema.person is not None or data.schema.together is not None or data.elsewhere:  # they are not counted
         return
     for attribute in data.schema.identifiers:
         times = data.label_times(attribute.name)

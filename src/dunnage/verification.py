@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import io
 import itertools
 import json
 import math
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyarrow.parquet as pq
 from pydantic import Field, computed_field
@@ -38,6 +38,7 @@ from dunnage.devices.task import Mechanism as DeviceMechanism
 from dunnage.devices.task import Task
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError, UserError, check_kind
 from dunnage.exact import decimal_text, exact, plain, shown
+from dunnage.folds import Rows
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
 from dunnage.model.certificate import (
@@ -54,8 +55,11 @@ from dunnage.model.documents import Listed, Model
 from dunnage.model.domains import KINDS, domain_from
 from dunnage.model.guarantees import (
     CHECKED_FILE,
+    KEYED_CHOICE,
+    KEYED_STREAMS,
     ONE_PERIOD_PER_RECORD,
     PROJECT,
+    STREAMS_NOTE,
     Assumption,
     Basis,
     KAnonymity,
@@ -72,14 +76,12 @@ from dunnage.release import (
     README_FILE,
     Release,
     check_files,
-    parquet_bytes,
     read_certificate,
     read_tables,
 )
-from dunnage.release.kinds import COUNTS, ESTIMATES, kind_of, require, same
+from dunnage.release.kinds import COUNTS, ESTIMATES, ROWS, kind_of, require, same
 from dunnage.release.kinds.estimates import OTHER
 from dunnage.release.kinds.rows import NOT_CHECKED
-from dunnage.tables.columns import write_csv
 from dunnage.tables.parquet import is_gapless
 from dunnage.text import several
 
@@ -88,6 +90,7 @@ _RULE = r"(values of [^;]{1,80} outside its domain were moved to the nearest end
 _RULE += r"records (with [^;]{1,80} outside its domain|without [^;]{1,80}) were left out)"
 _LEFT_OUT = re.compile(rf"{_RULE}(; {_RULE})?")  # as attributes say it
 _ARROW = re.compile(r"parquet-cpp-arrow version (\d{1,3}\.\d{1,3}\.\d{1,3})")
+_PART_BYTES = 1 << 22
 RELEASE_TEXTS = frozenset({DATAPACKAGE_FILE, PAGE_FILE, README_FILE})
 NAMES_NOT_CHECKED = (
     "that names the owner chose (dataset, period, what is protected, columns, units, labels) say nothing about a record"
@@ -134,6 +137,7 @@ def verify(
     signed_by: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     revoked: str | os.PathLike[str] | None = None,
     require: str = Basis.CLAIMED,
+    engine: str | None = None,
 ) -> Verification:
     """Check a release folder.
 
@@ -147,6 +151,8 @@ def verify(
         List of keys that no longer count, whatever the time of the certificate.
     require
         The weakest basis that passes: ``proved``, ``claimed`` or, for rehearsals with a seed, ``void``.
+    engine
+        Where rows are counted: ``files`` (the default; ``memory`` is the same), or ``spark``.
 
     Returns
     -------
@@ -183,7 +189,7 @@ def verify(
         checks.append(certificate.check_signature(trusted, no_longer))
         check_files(path, certificate)
         checks.append(f"{len(certificate.files)} files match their digests, and there are no others")
-        release = Release(certificate=certificate, **read_tables(path, certificate))
+        release = Release(certificate=certificate, **read_tables(path, certificate), rows=rows_of_release(path, engine))
         checks += _check_contents(release, path, not_checked)
         accepted = tuple(Basis)[: tuple(Basis).index(Basis(require)) + 1]
         if certificate.basis not in accepted:
@@ -199,6 +205,18 @@ def verify(
         # Any other error means that the folder is malformed: never pass, never crash.
         problems.append(f"the contents are not those of a release ({type(failure).__name__})")
     return Verification(folder=str(path), basis=basis, checks=checks, problems=problems, not_checked=tuple(not_checked))
+
+
+def rows_of_release(folder: Path, engine: str | None) -> Rows | None:
+    """Return how an engine reads the rows of a release; None to read them here."""
+    if engine in (None, "memory", "files"):
+        return None
+    from dunnage.engines.sources import rows_of
+    from dunnage.tables.reader import ReadOptions
+
+    if engine != "spark":
+        raise ParameterError(f"releases are verified with the engine files or spark. Got {shown(engine)}.")
+    return rows_of(folder / "data.parquet", ReadOptions(), engine)
 
 
 def check_release(release: Release) -> None:
@@ -218,9 +236,9 @@ def _check_contents(release: Release, folder: Path | None = None, notes: list[st
     yield check_estimate_columns(release) if estimates else release.owner.check_columns(release)
     if folder is not None and notes is not None:
         for name in release.tables:
-            text = io.BytesIO()
-            write_csv(release.as_text(name), text)
-            as_written = (folder / f"{name}.csv").read_bytes() == text.getvalue()
+            with (folder / f"{name}.csv").open("rb") as stream:
+                as_written = all(stream.read(len(part)) == part for part in release.csv_parts(name))
+                as_written = as_written and not stream.read(1)
             require(as_written, f"{name}.csv is not {name}.parquet in the form that releases use")
         yield "CSV files have the same tables as Parquet files, and no other byte"
         unsure = list(_unchecked_parquet(release, folder))
@@ -328,6 +346,8 @@ def _check_promise(certificate: Certificate) -> None:
         due = mechanism.promise(_schema_of(certificate))
     except ParameterError as error:
         raise CheckFailed(f"certificate.json: the mechanism has no promise for these columns: {error}") from None
+    if KEYED_STREAMS.name in certificate.assumptions and certificate.kind == ROWS:  # rows were released elsewhere
+        due = due.with_streams()
     if certificate.basis is Basis.VOID:
         due = due.voided(mechanism.seeded)
     expected, stated = due.to_dict(), certificate.plain()
@@ -335,7 +355,8 @@ def _check_promise(certificate: Certificate) -> None:
     if bool(due.warnings) != bool(certificate.warnings):
         wrong.append("warnings")
     names = {item.name for item in due.assumptions}
-    unnamed = set() if _is_own(certificate) else names & {CHECKED_FILE.name}  # version 0.1.0 did not name it
+    # Version 0.1.0 did not name these.
+    unnamed = set() if _is_own(certificate) else names & {CHECKED_FILE.name, KEYED_CHOICE.name}
     wrong += ["assumptions"] if names - unnamed != certificate.assumptions.keys() - unnamed else []
     if _is_own(certificate):
         for name in ("assumptions", "numerics", "claim", "why", "warnings"):
@@ -422,7 +443,8 @@ def _check_proof(certificate: Certificate) -> Iterator[str]:
     elif certificate.kind == COUNTS:  # a correction for dropped trips has a proof of its own
         sections = mechanism_of(certificate).promise(_schema_of(certificate)).notes
     else:
-        sections = mechanism_of(certificate).notes()
+        streams = (STREAMS_NOTE,) if KEYED_STREAMS.name in certificate.assumptions else ()
+        sections = (*mechanism_of(certificate).notes(), *streams)
     notes, due = proof.sections, [f"docs/proofs/{note}" for note in sections]
     if proof.version != __version__:
         notes, due = (list(dict.fromkeys(note.partition("#")[0] for note in each)) for each in (notes, due))
@@ -435,8 +457,7 @@ def _unchecked_parquet(release: Release, folder: Path) -> Iterator[str]:
     # other bytes: such a file must have no metadata and no gaps, and be hardly larger than it would be here.
     for name, table in release.tables.items():
         path, wrong = folder / f"{name}.parquet", f"{name}.parquet has more than a table"
-        content = path.read_bytes()
-        with pq.ParquetFile(io.BytesIO(content)) as file:
+        with pq.ParquetFile(path) as file:
             stated, schema = file.metadata, file.schema_arrow
         groups = [stated.row_group(index) for index in range(stated.num_row_groups)]
         chunks = [group.column(index) for group in groups for index in range(stated.num_columns)]
@@ -444,20 +465,45 @@ def _unchecked_parquet(release: Release, folder: Path) -> Iterator[str]:
         packed = packings == {"ZSTD"} and not _is_own(release.certificate)  # as 0.1 wrote it
         if writer is None or not (packed or packings <= {"UNCOMPRESSED"}):
             raise CheckFailed(wrong)
-        made = parquet_bytes(table, "zstd" if packed else "none")
-        own = pq.read_metadata(io.BytesIO(made)).created_by
-        # The name of the writer is the one part of a footer that differs between versions as such.
-        own_words, words = (bytes([len(text)]) + text.encode() for text in (own, writer[0]))
-        head, _, tail = made.rpartition(own_words)
-        length = int.from_bytes(tail[-8:-4], "little") + len(words) - len(own_words)
-        if content == head + words + tail[:-8] + length.to_bytes(4, "little") + tail[-4:]:
-            continue
-        in_form = schema.equals(table.schema, check_metadata=True) and is_gapless(io.BytesIO(content))
-        in_form &= (stated.metadata or {}).keys() <= {b"ARROW:schema"}
-        in_form &= len(content) <= 1.02 * len(made) + 64 * (1 + len(chunks))
-        in_form &= writer[0] != own or packed  # zstd itself has versions
+        with tempfile.TemporaryFile() as again, path.open("rb") as stream:
+            pq.write_table(table, again, compression="zstd" if packed else "none")
+            own = pq.read_metadata(again).created_by
+            # The name of the writer is the one part of a footer that differs between versions as such.
+            own_words, words = (bytes([len(text)]) + text.encode() for text in (own, writer[0]))
+            bodies, (made, content) = (again, stream), (_footer(again), _footer(stream))
+            head, _, tail = made.rpartition(own_words)
+            length = int.from_bytes(tail[-8:-4], "little") + len(words) - len(own_words)
+            if content == head + words + tail[:-8] + length.to_bytes(4, "little") + tail[-4:] and _same_start(
+                *bodies, len(made), len(content)
+            ):
+                continue
+            in_form = schema.equals(table.schema, check_metadata=True) and is_gapless(stream)
+            in_form &= (stated.metadata or {}).keys() <= {b"ARROW:schema"}
+            in_form &= stream.seek(0, 2) <= 1.02 * again.seek(0, 2) + 64 * (1 + len(chunks))
+            in_form &= writer[0] != own or packed  # zstd itself has versions
         require(in_form, wrong)
         yield f"every byte of {name}.parquet, which pyarrow {writer[1]} wrote: verify with that version of it"
+
+
+def _footer(stream: IO[bytes]) -> bytes:
+    """Return the footer of a Parquet file, with its length and mark."""
+    size = stream.seek(0, 2)
+    stream.seek(max(0, size - 8))
+    length = int.from_bytes(stream.read(4), "little")
+    stream.seek(max(0, size - 8 - length))
+    return stream.read()
+
+
+def _same_start(one: IO[bytes], other: IO[bytes], but_one: int, but_other: int) -> bool:
+    """Return whether two files are the same but for some bytes at their ends."""
+    left, right = one.seek(0, 2) - but_one, other.seek(0, 2) - but_other
+    one.seek(0), other.seek(0)
+    while left == right and left > 0:
+        part = one.read(min(left, _PART_BYTES))
+        if not part or part != other.read(len(part)):
+            return False
+        left, right = left - len(part), right - len(part)
+    return left == right
 
 
 def _check_texts(release: Release, folder: Path) -> Iterator[str]:

@@ -35,8 +35,8 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing import findings
 from dunnage.auditing.findings import KeyFigure, Progress, RecordAtRisk, figure, wilson, with_unit, words
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
-from dunnage.mechanisms.classes import ClassRelease, released_column, strata
-from dunnage.mechanisms.full_domain import LatticeColumn, Records
+from dunnage.mechanisms.classes import ClassRelease, released_column
+from dunnage.mechanisms.full_domain import Records
 from dunnage.model.domains import Domain, Numeric, Tree, decimal_scale, domain_from
 from dunnage.model.guarantees import SampledDP
 from dunnage.model.hierarchies import hierarchy_of
@@ -1067,9 +1067,7 @@ def groups_at_levels(view: ClassesView, data: Dataset) -> IntArray:
     levels = view.release.certificate.rows.levels or {}
     if set(levels) != set(view.names):
         raise ParameterError("the release does not state a level for each attribute. Verify the release.")
-    everyone = np.arange(len(data))
-    columns = [LatticeColumn.of(data, item.name, hierarchy_of(item.domain), everyone) for item in view.attributes]
-    records = Records.of(strata(data)[0], columns)
+    records = Records.of_dataset(data, {item.name: hierarchy_of(item.domain) for item in view.attributes})
     keys, _ = records.keys(tuple(levels[name] for name in view.names), np.arange(len(records.counts)))
     return np.unique(keys, return_inverse=True)[1].reshape(-1)[records.of_row]
 

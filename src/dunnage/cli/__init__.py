@@ -189,9 +189,7 @@ def publish(
     allow_noise: Annotated[
         bool, Option("--allow-noise", help="Also publish counts that are hardly better than an empty table.")
     ] = False,
-    engine: Annotated[
-        OptText, Option(help="Where rows are counted: memory | files | spark. The last two take any number of trips.")
-    ] = None,
+    engine: shared.EngineOption = None,
     seed: Annotated[OptInt, Option(min=0, help="Random seed, for tests only: it voids the certificate.")] = None,
     house: shared.HouseOption = None,
     exception: shared.ExceptionOption = None,
@@ -328,6 +326,7 @@ def verify(
     ] = None,
     revoked: Annotated[OptPath, Option(help="List of public keys that no longer count.")] = None,
     require: Annotated[Basis, Option(help="The weakest basis that passes; void is for rehearsals.")] = Basis.CLAIMED,
+    engine: shared.EngineOption = None,
     as_json: shared.JsonFlag = False,
 ) -> None:
     """Verify a release without private data: digests first, then every figure that can be recomputed.
@@ -338,7 +337,7 @@ def verify(
     """
     with progress() as tell:
         tell("verifying")
-        result = dn.verify(release, signed_by=signed_by, revoked=revoked, require=require)
+        result = dn.verify(release, signed_by=signed_by, revoked=revoked, require=require, engine=engine)
     print_result(result.to_dict(), result.summary(), as_json)
     if not result.ok:
         raise typer.Exit(1)

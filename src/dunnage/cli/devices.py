@@ -256,9 +256,12 @@ def device_simulate(
 
 
 def estimate(
-    reports: Annotated[list[Path], Argument(help="Report files (.jsonl or .bin) or tally files (.json).")],
+    reports: Annotated[
+        list[Path], Argument(help="Report files (.jsonl, .bin, .parquet), tally files (.json), or folders of them.")
+    ],
     task: TaskOption,
     out: Annotated[Path, Option("-o", "--out", help="Release folder to create.")],
+    engine: shared.EngineOption = None,
     confidence: Annotated[str, Option(help="Confidence of the intervals.")] = "0.95",
     combine: Annotated[str, Option(help="How to combine tiers: auto | precision | stratify.")] = "auto",
     allow_noise: Annotated[bool, Option("--allow-noise", help="Also release a map that is mostly noise.")] = False,
@@ -290,9 +293,8 @@ def estimate(
     Example: dunnage estimate reports.jsonl --task task.json -o estimates
     """
     from dunnage.collecting.estimate import write_estimates
-    from dunnage.collecting.files import read_clock, read_days, read_task_file
+    from dunnage.collecting.files import read_clock, read_days, read_task_file, report_sources
     from dunnage.collecting.forged import bits_warnings, robust_maps
-    from dunnage.collecting.frames import Source
     from dunnage.collecting.precision import Precision, more_lines, needs_of_release
     from dunnage.collecting.views import BY, view
     from dunnage.folders import check_new_folder
@@ -304,6 +306,8 @@ def estimate(
     check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
     if by is not None and by not in BY:
         raise ParameterError(f"--by takes {', '.join(BY)}. Got {by}.")
+    if engine == "spark" and (robust or by):
+        raise ParameterError("--by and --robust read the files here. Leave --engine out.")
     endings = ("html", "geojson", *([] if by is None else [f"by-{by}.csv"]))
     page, cells, *table = beside = [out.resolve().with_name(f"{out.resolve().name}.{end}") for end in endings]
     if not force and (taken := next((path for path in beside if os.path.lexists(path)), None)) is not None:
@@ -316,7 +320,8 @@ def estimate(
         raise ParameterError("--robust and --by look at single reports, and tallies have none. Give report files.")
     with progress() as tell:
         came = None if received is None else read_clock(received)
-        collected = dn.collect(reports, agreed, days=shared.days_of(first, last), received=came, progress=tell)
+        stated = shared.days_of(first, last)
+        collected = dn.collect(reports, agreed, days=stated, received=came, engine=engine, progress=tell)
         for line in collected.lines():
             print_text(f"WARNING: left out: {line}", err=True)
         for warning in collected.warnings:
@@ -324,7 +329,7 @@ def estimate(
         level = nearest_float(share(confidence, what="confidence"))
         for text in bits_warnings(agreed, collected.tallies):
             print_text(f"WARNING: {text}", err=True)
-        sources = [Source.of_file(str(path)) for path in reports] if robust or by else []
+        sources = report_sources(reports) if robust or by else []
         span = None if first is None and last is None else read_days(shared.days_of(first, last), agreed)
         maps = robust_maps(agreed, sources, days=span, received=came, confidence=level) if robust else {}
         tell("estimating")
@@ -383,8 +388,7 @@ def alarms(
     Example: dunnage alarms reports.jsonl --task task.json --when "share of temperature above 8 > 5%"
     """
     from dunnage.collecting.alarms import look_at
-    from dunnage.collecting.files import read_clock, read_days, read_task_file
-    from dunnage.collecting.frames import Source
+    from dunnage.collecting.files import read_clock, read_days, read_task_file, report_sources
 
     agreed, stated = read_task_file(task), shared.days_of(first, last)
     if any(path.suffix == ".json" for path in reports):
@@ -393,7 +397,7 @@ def alarms(
         tell("reading")
         done = look_at(
             agreed,
-            [Source.of_file(str(path)) for path in reports],
+            report_sources(reports),
             when,
             sure=nearest_float(share(sure, what="sure")),
             num_looks=looks,

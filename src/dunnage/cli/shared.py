@@ -40,6 +40,9 @@ HouseOption = Annotated[
 ExceptionOption = Annotated[
     OptText, Option("--exception", help='Who granted an exception to a limit, and why: "Name: reason".')
 ]
+EngineOption = Annotated[
+    OptText, Option(help="Where rows live: memory | files (any size) | spark (Parquet files). Default: memory.")
+]
 LedgerOption = Annotated[
     OptText, Option(help="Ledger: a file or postgresql://... Default: dunnage-ledger.sqlite beside the policy.")
 ]

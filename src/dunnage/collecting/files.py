@@ -40,7 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.collecting.frames import Source, tally_reports
+from dunnage.collecting.frames import ParquetSource, Source, check_reports, tally_reports
 from dunnage.collecting.tally import FORMAT, TALLIES_KIND, Tallies, Tally, check_tally, note_tally
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
@@ -58,9 +58,19 @@ from dunnage.errors import (
     TaskError,
 )
 from dunnage.exact import Exact, shown
+from dunnage.folds import Rows as Folded
 from dunnage.model.documents import close_word
 from dunnage.tables.columns import MICROS, coded, is_blank, is_text, moments_of, numbers_of, parse_moment
-from dunnage.tables.reader import CSV_ENDINGS, TAB_ENDINGS, TableStream, checked_path, data_files, is_named
+from dunnage.tables.reader import (
+    CSV_ENDINGS,
+    PARQUET_ENDINGS,
+    TAB_ENDINGS,
+    TableStream,
+    checked_path,
+    data_files,
+    is_named,
+    parquet_files,
+)
 
 BY_FILE = "file"
 """The vehicle column of a folder in which no file has a column of this name: each file is then one vehicle."""
@@ -698,11 +708,12 @@ _KINDS = {  # of reports that are left out
 
 
 def collect(
-    paths: Sequence[str | os.PathLike[str]],
+    paths: Any,
     task: Task,
     *,
     days: tuple[str, str] | None = None,
     received: float | None = None,
+    engine: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Collected:
     """Collect reports and tallies of a task.
@@ -710,13 +721,17 @@ def collect(
     Parameters
     ----------
     paths
-        Report files (``.jsonl``, ``.bin``) and files of tallies (``.json``).
+        Report files (``.jsonl``, ``.bin``), Parquet files with a column ``report`` of their bytes, files of tallies
+        (``.json``), and folders of such files. For the engine ``duckdb`` a query, for ``spark`` a Spark DataFrame or
+        the path of Parquet files.
     task
         Their task.
     days
         First and last day of the reports to count; others are left out. By default the days of the task.
     received
         When the reports came in, in seconds after 1 January 1970: those of slots that were not due then are left out.
+    engine
+        Where the reports live: ``files`` (the default; ``memory`` is the same), ``duckdb`` or ``spark``.
     progress
         Called with a line about the progress.
 
@@ -728,10 +743,14 @@ def collect(
         If no report counts.
     """
     span = None if days is None else read_days(days, task)
-    files = [str(path) for path in paths if not str(path).endswith(".json")]
-    tallies = tally_reports(
-        task, [Source.of_file(path) for path in files], days=span, received=received, progress=progress
-    )
+    live: Any = _elsewhere(paths, engine)
+    if live is not None:
+        paths = []
+    else:
+        given = [paths] if isinstance(paths, str | os.PathLike) else paths
+        paths = [file for path in given for file in report_files(Path(path))]
+        live = report_sources(paths)
+    tallies = tally_reports(task, live, days=span, received=received, progress=progress)
     result, seen = Collected(tallies=tallies), set[str]()
     for path in paths:
         if str(path).endswith(".json"):
@@ -755,6 +774,45 @@ def collect(
             "have different reports"
         )
     return result
+
+
+def _elsewhere(reports: Any, engine: str | None) -> Folded | None:
+    """Return reports that an engine reads as rows; None if they are files."""
+    if engine in (None, "memory", "files") and not isinstance(reports, Folded):
+        return None
+    from dunnage.engines.sources import rows_of
+    from dunnage.tables.reader import ReadOptions
+
+    alone = reports[0] if isinstance(reports, list | tuple) and len(reports) == 1 else reports
+    if isinstance(alone, list | tuple):
+        raise ParameterError(
+            f"the engine {engine} reads one folder or file. Got {len(alone)}. Put them into one folder."
+        )
+    rows = rows_of(alone, ReadOptions(), engine)
+    check_reports(rows.source, rows.schema)
+    return rows
+
+
+def report_sources(paths: Iterable[str | os.PathLike[str]]) -> list[Source]:
+    """Return what reads reports of files and folders, without files of tallies."""
+    files = [file for path in paths for file in report_files(Path(path)) if file.suffix != ".json"]
+    return [
+        ParquetSource(path) if path.is_dir() or is_named(path, PARQUET_ENDINGS) else Source.of_file(str(path))
+        for path in files
+    ]
+
+
+REPORT_ENDINGS = (".bin", ".jsonl", ".json")
+
+
+def report_files(path: Path) -> list[Path]:
+    """Return the files of reports and tallies of a folder, by name; Parquet files count as one."""
+    if not path.is_dir():
+        return [path]
+    files = [file for file in sorted(path.iterdir()) if is_named(file, REPORT_ENDINGS) and file.name[0] not in "._"]
+    if not files and not parquet_files(path):
+        raise InputError(str(path), [f"is a folder without files that end in {', '.join(REPORT_ENDINGS)} or .parquet."])
+    return [*files, *([path] if parquet_files(path) else [])]
 
 
 def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:

@@ -3,21 +3,29 @@
 
 *Copies.* What counts does not depend on the order in which reports come: equal copies of a report count once, and an id
 with two different contents counts never. Reports that are damaged, of another task or time, or impossible take no part
-in this. The first pass tallies everything and keeps eight bytes of each id; sorted, they show which ids may repeat.
-Only if some do, a second pass compares ids and contents of these reports, and a third tallies again: what came c times
-goes into a tally of its own, which is divided by c, exactly, because tallies are sums over reports.
+in this. The first pass tallies everything and sorts eight bytes of each id, bucket by bucket on the disk, which shows
+which ids may repeat. Only if some do, a second pass compares ids and contents of these reports, and a third tallies
+again: what came c times goes into a tally of its own, which is divided by c, exactly, because tallies are sums over
+reports.
+
+*Engines.* Reports are also the column ``report`` of rows that live anywhere: :class:`ReportFold` tallies them there,
+and :class:`IdSorting` and :class:`CopySorting` bring those together that may be copies.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import math
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
-from typing import IO, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +59,12 @@ from dunnage.devices.report import (
 from dunnage.devices.subjects import Tier
 from dunnage.devices.task import MAX_DAYS, MINUTES_PER_DAY, Task
 from dunnage.errors import InputError, InternalError, Problem, ReportError
+from dunnage.folds import NUM_BATCH_ROWS, ROW, Rows, gathered, numbered
 from dunnage.noise.source import ceil_divide
+from dunnage.tables.reader import FIRST_ROW, ReadOptions, RowStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 KINDS = {DAMAGED: "damaged", OTHER_TASK: "other_task", IMPOSSIBLE: "impossible", OTHER_TIME: "other_time"}
 _CHUNK = 1 << 24  # bytes that are read at once
@@ -61,6 +74,7 @@ _KINDS = "qqBqqqQQq"  # of the fields of a batch
 _WORD = 8  # payloads up to here are read as one number
 
 Words = NDArray[np.uint64]
+REPORT = "report"  # the column of reports in rows
 Names = tuple[str, str, int]  # purpose, tier, and the label of a group of reports
 
 
@@ -103,11 +117,39 @@ class Source:
         source.num_unread, source.unread = file.num_bad, [f"{path}, {bad}" for bad in file.first_bad]
         return source
 
+    def batches(self, fold: ReportFold, first: int) -> Iterator[Batch]:
+        return fold.reading.batches(self, first)
+
     @classmethod
     def of_reports(cls, reports: Iterable[Report]) -> Source:
         made = [report.to_bytes() for report in reports]
         data = b"".join(part for one in made for part in (len(one).to_bytes(4, "big"), one))
         return cls("the reports", lambda: io.BytesIO(data))
+
+
+class ParquetSource(Source):
+    """Reports in the column ``report`` of Parquet files."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), lambda: io.BytesIO())
+        self._stream = RowStream(path, ReadOptions())
+        check_reports(str(path), self._stream.schema)
+
+    def batches(self, fold: ReportFold, first: int) -> Iterator[Batch]:
+        own = replace(fold, source=self.name)
+        for rows, positions in self._stream.batches([REPORT], NUM_BATCH_ROWS):
+            batch = own.decoded(numbered(rows, positions))
+            yield batch._replace(first=first + batch.first)
+
+
+def check_reports(source: str, schema: pa.Schema) -> None:
+    """Refuse rows without a column of reports."""
+    import pyarrow as pa
+
+    kinds = [item.type for item in schema if item.name == REPORT]
+    if len(kinds) != 1 or not (pa.types.is_binary(kinds[0]) or pa.types.is_large_binary(kinds[0])):
+        what = f"has no column {REPORT!r} of bytes" if len(kinds) < 2 else f"has several columns {REPORT!r}"
+        raise InputError(source, [Problem(what, remedy="Put each report, as devices send it, into one row.")])
 
 
 class TierReader:
@@ -232,12 +274,10 @@ def _distinct(rows: Packed) -> tuple[list[bytes], IntArray, IntArray]:
     return [one.tobytes() for one in distinct], inverse.ravel(), times
 
 
-_SENT = Source("the request", io.BytesIO)
-
-
 class Batch(NamedTuple):
-    source: Source
-    at: int  # of its first byte in the source
+    source: str
+    at: int  # of its first byte in the source; -1 if it has rows
+    first: int  # number of its first report in all
     data: Packed
     start: IntArray  # of each report, and so on
     size: IntArray
@@ -276,8 +316,18 @@ class Reading:
         self._chosen = np.array([task.schedule.chooses(slot) for slot in range(MINUTES_PER_DAY)])
         self._prefix = np.frombuffer(task.prefix, dtype=np.uint8)
 
-    def batches(self, source: Source) -> Iterator[Batch]:
-        at, rest = 0, b""
+    def decode(self, source: str, at: int, first: int, data: Packed, places: IntArray) -> tuple[Batch, int, bool]:
+        """Decode reports; return also how many bytes were used, and whether the rest is damaged."""
+        most = len(data) // (4 + _LEAST) + 1 if not len(places) else len(places) - 1
+        out = tuple(np.empty(most, dtype=kind) for kind in _KINDS)
+        facts = (self._prefix, self._chosen, self._first, self._widths, _crc_tables(), _LIMITS)
+        num, used, broken = decode_frames(data, places, *facts, out)
+        batch = Batch(source, at, first, data, *(array[:num] for array in out))
+        self._check(batch)
+        return batch, used, broken
+
+    def batches(self, source: Source, first: int = 0) -> Iterator[Batch]:
+        at, rest, none = 0, b"", np.zeros(0, dtype=np.int64)
         try:
             with source.open() as file:
                 while True:
@@ -286,15 +336,9 @@ class Reading:
                     if not content:
                         return
                     data = np.frombuffer(content, dtype=np.uint8)
-                    most = len(data) // (4 + _LEAST) + 1
-                    out = tuple(np.empty(most, dtype=kind) for kind in _KINDS)
-                    num, used, broken = decode_frames(
-                        data, self._prefix, self._chosen, self._first, self._widths, _crc_tables(), _LIMITS, out
-                    )
-                    batch = Batch(source, at, data, *(array[:num] for array in out))
-                    self._check(batch)
+                    batch, used, broken = self.decode(source.name, at, first, data, none)
                     yield batch
-                    at, rest = at + used, content[used:]
+                    at, rest, first = at + used, content[used:], first + len(batch.start)
                     if broken or (not more and not used):
                         source.num_bad += 1
                         source.first_bad.append(f"{source.name}, byte {at}: {CUT_OFF}")
@@ -313,7 +357,7 @@ class Reading:
             data, ends, 4 + _LEAST, self._prefix, self._chosen, self._first, self._widths, _crc_tables(), _LIMITS, out
         )
         *fields, request = (array[:num] for array in out)
-        batch = Batch(_SENT, 0, data, *fields)
+        batch = Batch("the request", 0, 0, data, *fields)
         if not stored:  # what is stored was checked before
             self._check_payloads(batch)
         return batch, request, broken
@@ -355,32 +399,285 @@ class Reading:
     def why(self, batch: Batch, place: int) -> str:
         """Say in words what is wrong with a report."""
         status, data = batch.status[place], batch.frame(place)
+        in_rows = f", row {FIRST_ROW + batch.first + place}" if batch.at < 0 else ""
         if status == OTHER_TASK:
-            return f"{batch.source.name}: made for another task"
+            return f"{batch.source}{in_rows}: made for another task"
         if status == OTHER_TIME:
-            return f"{batch.source.name}: a report of {day_text(int(batch.day[place]))}, slot {batch.slot[place]}"
+            when = f"{day_text(int(batch.day[place]))}, slot {batch.slot[place]}"
+            return f"{batch.source}{in_rows}: a report of {when}"
         try:
             report = Report.from_bytes(data, task=None if status == DAMAGED else self.task)
             purpose = self.task.purposes[report.purpose]
             tier = self.task.slot_tiers(purpose)[report.tier]
             mechanism_of(self.task, purpose).read(report.payload, tier=tier)
         except ReportError as error:
-            where = f", byte {batch.at + batch.start[place] - 4}" if status == DAMAGED else ""
-            return f"{batch.source.name}{where}: {error}"
+            at_byte = f", byte {batch.at + batch.start[place] - 4}" if status == DAMAGED and not in_rows else in_rows
+            return f"{batch.source}{at_byte}: {error}"
         raise InternalError("a report was refused that is right.")
+
+
+@dataclass
+class ReportState:
+    """What is known of some reports."""
+
+    by_times: dict[int, dict[Names, Tally]] = field(default_factory=dict)  # tallies of what came so often
+    num_read: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    first_bad: list[tuple[int, str]] = field(default_factory=list)  # by the number of the report
+    days: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class ReportFold:
+    """Check and tally the reports of a task."""
+
+    task: str
+    days: tuple[int, int]
+    received: float | None
+    source: str  # in messages about rows
+    copies: Copies | None = None  # where they are, once they are known
+    label: Label | None = None  # says which group each report belongs to
+
+    columns: ClassVar = (REPORT, ROW)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name not in ("reading", "_last")}
+
+    @cached_property
+    def reading(self) -> Reading:
+        return Reading(Task.from_json(self.task), self.days, self.received, self.label)
+
+    def decoded(self, rows: pa.RecordBatch | Batch) -> Batch:
+        """Decode the rows of a batch; the last one is remembered, as several ask for it."""
+        if isinstance(rows, Batch):
+            return rows
+        last: tuple[pa.RecordBatch, Batch] | None = self.__dict__.get("_last")
+        if last is None or last[0] is not rows:
+            import pyarrow as pa
+
+            column = rows.column(0).cast(pa.large_binary())
+            _, ends, content = column.buffers()
+            places = np.frombuffer(ends, dtype=np.int64)[column.offset : column.offset + len(column) + 1]
+            data = np.frombuffer(content or b"", dtype=np.uint8)
+            # The rows of a batch follow each other, except where a row was skipped, and rows of reports never are.
+            first = rows.column(1)[0].as_py() if len(rows) else 0
+            batch = self.reading.decode(self.source, -1, first, data, places)[0] if len(column) else None
+            if batch is None:
+                batch = self.reading.decode(self.source, -1, 0, data, np.zeros(0, dtype=np.int64))[0]
+            self.__dict__["_last"] = last = (rows, batch)
+        return last[1]
+
+    def start(self) -> ReportState:
+        return ReportState()
+
+    def add(self, state: ReportState, rows: pa.RecordBatch | Batch) -> None:
+        batch = self.decoded(rows)
+        state.num_read += len(batch.start)
+        for status, kind in KINDS.items():
+            bad = np.flatnonzero(batch.status == status)
+            state.left_out[kind] += len(bad)
+            named = [(batch.first + int(place), self.reading.why(batch, int(place))) for place in bad[:MAX_BAD_NAMED]]
+            state.first_bad = sorted([*state.first_bad, *named])[:MAX_BAD_NAMED]
+        times = batch.counted.astype(np.int64) if self.copies is None else self.copies.times(batch)
+        state.days.update(np.unique(batch.day[times > 0]).tolist())
+        for num in np.unique(times[times > 0]).tolist():
+            self.reading.add(state.by_times.setdefault(num, {}), batch, times == num)
+
+    def merge(self, state: ReportState, other: ReportState) -> None:
+        for num, tallies in other.by_times.items():
+            merge_tallies(state.by_times.setdefault(num, {}), tallies)
+        state.num_read += other.num_read
+        state.left_out.update(other.left_out)
+        state.first_bad = sorted([*state.first_bad, *other.first_bad])[:MAX_BAD_NAMED]
+        state.days |= other.days
+
+    def dump(self, state: ReportState) -> bytes:
+        tallies = {
+            num: [(names[2], tally.to_dict()) for names, tally in sorted(own.items())]
+            for num, own in sorted(state.by_times.items())
+        }
+        left_out, days = sorted((+state.left_out).items()), sorted(state.days)
+        return json.dumps([tallies, state.num_read, left_out, state.first_bad, days]).encode()
+
+    def load(self, data: bytes) -> ReportState:
+        tallies, num_read, left_out, first_bad, days = json.loads(data)
+        by_times: dict[int, dict[Names, Tally]] = {}
+        for num, each in tallies.items():
+            for label, own in each:
+                tally = Tally.from_dict(own)
+                by_times.setdefault(int(num), {})[tally.purpose, tally.tier, label] = tally
+        return ReportState(
+            by_times,
+            num_read,
+            Counter(dict(left_out)),
+            [(place, why) for place, why in first_bad],
+            set(days),
+        )
+
+
+def merge_tallies(into: dict[Names, Tally], more: dict[Names, Tally]) -> None:
+    for names, tally in more.items():
+        if names in into:
+            into[names].merge(tally)
+        else:
+            into[names] = tally
+
+
+_NUM_BUCKETS = 256
+_SUSPECT = np.dtype([("id", "<u8", 2), ("content", "<u8", 2), ("place", "<i8")])
+
+
+def _in_buckets(high: Words, lines: NDArray[Any]) -> Iterator[tuple[int, bytes]]:
+    own = (high >> np.uint64(56)).astype(np.uint8)  # of bytes, numpy makes a radix sort
+    ordered, ends = lines[np.argsort(own, kind="stable")], np.cumsum(np.bincount(own, minlength=_NUM_BUCKETS))
+    for bucket, (start, end) in enumerate(zip((0, *ends), ends, strict=False)):
+        if end > start:
+            yield bucket, ordered[start:end].tobytes()
+
+
+@dataclass(frozen=True)
+class IdSorting:
+    """Find first halves of ids that occur more than once."""
+
+    fold: ReportFold
+    columns: ClassVar = (REPORT, ROW)
+    num_buckets: ClassVar = _NUM_BUCKETS
+
+    def spread(self, rows: pa.RecordBatch | Batch) -> Iterator[tuple[int, bytes]]:
+        batch = self.fold.decoded(rows)
+        high = batch.high[batch.counted]
+        return _in_buckets(high, high)
+
+    def gather(self, content: bytes) -> bytes:
+        ids = np.frombuffer(content, dtype=np.uint64).copy()
+        ids.sort()
+        return np.unique(ids[1:][ids[1:] == ids[:-1]]).tobytes()
+
+
+@dataclass(frozen=True)
+class CopySorting:
+    """Compare reports whose ids may repeat: how often each came; 0 if its copies differ."""
+
+    fold: ReportFold
+    repeated: Words  # first halves of ids, sorted
+    columns: ClassVar = (REPORT, ROW)
+    num_buckets: ClassVar = _NUM_BUCKETS
+
+    def spread(self, rows: pa.RecordBatch | Batch) -> Iterator[tuple[int, bytes]]:
+        batch = self.fold.decoded(rows)
+        near = np.minimum(np.searchsorted(self.repeated, batch.high), self.repeated.size - 1)
+        suspects = np.flatnonzero(batch.counted & (self.repeated[near] == batch.high))
+        starts, content = batch.start[suspects], batch.data.tobytes() if suspects.size else b""
+        ends = (starts + batch.size[suspects]).tolist()
+        frames = (content[start:end] for start, end in zip(starts.tolist(), ends, strict=True))
+        digests = b"".join([hashlib.blake2b(frame, digest_size=16).digest() for frame in frames])
+        lines = np.empty(suspects.size, dtype=_SUSPECT)
+        lines["id"] = np.stack([batch.high[suspects], batch.low[suspects]], axis=1)
+        lines["content"] = np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
+        lines["place"] = batch.first + suspects
+        return _in_buckets(batch.high[suspects], lines)
+
+    def gather(self, content: bytes) -> bytes:
+        lines = np.frombuffer(content, dtype=_SUSPECT)
+        ids, contents = lines["id"], lines["content"]
+        order = np.lexsort((contents[:, 1], contents[:, 0], ids[:, 1], ids[:, 0]))
+        is_first = np.append(True, np.any(ids[order][1:] != ids[order][:-1], axis=1))
+        other = np.append(False, np.any(contents[order][1:] != contents[order][:-1], axis=1)) & ~is_first
+        starts = np.flatnonzero(is_first)
+        num = np.diff(np.append(starts, order.size))
+        times = np.where(np.add.reduceat(other, starts) > 0, 0, num)
+        return np.stack([lines["place"][order], np.repeat(times, num)]).astype(np.int64).tobytes()
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The reports whose ids repeat, rising, and how often each came; 0 if it must not count."""
+
+    places: IntArray
+    num: IntArray
+
+    @classmethod
+    def of(cls, parts: Iterable[bytes]) -> Copies:
+        lines = [np.frombuffer(part, dtype=np.int64).reshape(2, -1) for part in parts]
+        places, num = np.concatenate(lines, axis=1)
+        order = np.argsort(places)
+        return cls(places[order], num[order])
+
+    def times(self, batch: Batch) -> IntArray:
+        times = batch.counted.astype(np.int64)
+        start, end = np.searchsorted(self.places, [batch.first, batch.first + len(times)])
+        times[self.places[start:end] - batch.first] = self.num[start:end]
+        return times
+
+    @property
+    def num_duplicates(self) -> int:
+        return round(sum((times - 1) * num / times for times, num in self._counted if times))
+
+    @property
+    def num_conflicting(self) -> int:
+        return sum(num for times, num in self._counted if not times)
+
+    @property
+    def _counted(self) -> list[tuple[int, int]]:
+        return list(zip(*map(np.ndarray.tolist, np.unique(self.num, return_counts=True)), strict=True))
+
+
+class Reports:
+    """Reports of several sources, one after the other."""
+
+    source = "the reports"
+
+    def __init__(self, sources: Sequence[Source], progress: Callable[[str], None] | None = None) -> None:
+        self._sources, self._progress = sources, progress
+
+    def batches(self, fold: ReportFold) -> Iterator[Batch]:
+        first = 0
+        for source in self._sources:
+            source.num_bad, source.first_bad = source.num_unread, list(source.unread)
+            for batch in source.batches(fold, first):
+                if self._progress is not None and len(batch.start):
+                    self._progress(f"reading: {batch.first + len(batch.start):,} reports")
+                yield batch
+                first = batch.first + len(batch.start)
+
+    def fold(self, fold: ReportFold) -> ReportState:
+        state = fold.start()
+        for batch in self.batches(fold):
+            fold.add(state, batch)
+        return state
+
+    def sort(self, sorting: IdSorting | CopySorting) -> Iterator[bytes]:
+        return gathered(sorting, self.batches(sorting.fold))
+
+    def fold_and_sort(self, fold: ReportFold, sorting: IdSorting) -> tuple[ReportState, Iterable[bytes]]:
+        """Do both while reports are read once."""
+        state = fold.start()
+
+        def batches() -> Iterator[Batch]:
+            for batch in self.batches(fold):
+                fold.add(state, batch)
+                yield batch
+
+        return state, list(gathered(sorting, batches()))
 
 
 def tally_reports(
     task: Task,
-    sources: Sequence[Source],
+    reports: Sequence[Source] | Rows,
     *,
     days: tuple[int, int] | None = None,  # first and last, counted from 1 January 1970
     received: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Tallies:
-    """Tally the reports of some sources, each report once."""
-    result, by_names = _tally(Reading(task, days or task.schedule.span, received), sources, progress)
+    """Tally reports, each once, wherever they live."""
+    live = reports if isinstance(reports, Rows) else Reports(reports, progress)
+    fold = ReportFold(task.to_json(), days or task.schedule.span, received, live.source)
+    result, by_names = _tally(task, live, fold)
+    for source in () if isinstance(reports, Rows) else reports:
+        result.left_out["damaged"] += source.num_bad
+        result.first_bad = [*result.first_bad, *source.first_bad][:MAX_BAD_NAMED]
     result.by_tier = {(purpose, tier): tally for (purpose, tier, _), tally in by_names.items()}
+    result.left_out = +result.left_out  # without zeros
     return result
 
 
@@ -393,107 +690,30 @@ def tally_groups(
     received: float | None = None,
 ) -> dict[int, Tallies]:
     """Tally the reports of some sources, each report once, by group."""
-    _, by_names = _tally(Reading(task, days or task.schedule.span, received, label), sources, None)
+    fold = ReportFold(task.to_json(), days or task.schedule.span, received, Reports.source, label=label)
     groups: dict[int, Tallies] = {}
-    for purpose, tier, group in sorted(by_names):
-        groups.setdefault(group, Tallies(task)).by_tier[purpose, tier] = by_names[purpose, tier, group]
+    for (purpose, tier, group), tally in sorted(_tally(task, Reports(sources), fold)[1].items()):
+        groups.setdefault(group, Tallies(task)).by_tier[purpose, tier] = tally
     return groups
 
 
-def _tally(
-    reading: Reading, sources: Sequence[Source], progress: Callable[[str], None] | None
-) -> tuple[Tallies, dict[Names, Tally]]:
-    result, ids = Tallies(reading.task), [np.empty(0, dtype=np.uint64)]
-    by_names: dict[Names, Tally] = {}
-
-    def batches() -> Iterator[Batch]:
-        for source in sources:
-            source.num_bad, source.first_bad = source.num_unread, list(source.unread)
-            yield from reading.batches(source)
-
-    for batch in batches():
-        result.num_read += len(batch.start)
-        if progress is not None and result.num_read:
-            progress(f"reading: {result.num_read:,} reports")
-        for status, kind in KINDS.items():
-            bad = np.flatnonzero(batch.status == status)
-            result.left_out[kind] += len(bad)
-            room = MAX_BAD_NAMED - len(result.first_bad)
-            result.first_bad += [reading.why(batch, int(place)) for place in bad[:room]]
-        ids.append(batch.high[batch.counted])
-        result.days.update(np.unique(batch.day[batch.counted]).tolist())
-        reading.add(by_names, batch, batch.counted)
-    for source in sources:
-        result.left_out["damaged"] += source.num_bad
-        result.first_bad = [*result.first_bad, *source.first_bad][:MAX_BAD_NAMED]
-    every = np.concatenate(ids)
-    del ids
-    every.sort()
-    repeated = np.unique(every[1:][every[1:] == every[:-1]])
-    del every
+def _tally(task: Task, live: Any, fold: ReportFold) -> tuple[Tallies, dict[Names, Tally]]:
+    if isinstance(live, Reports):
+        state, parts = live.fold_and_sort(fold, IdSorting(fold))
+    else:
+        state, parts = live.fold(fold), live.sort(IdSorting(fold))
+    repeated = np.sort(np.frombuffer(b"".join(parts), dtype=np.uint64))
+    result, by_names = Tallies(task), dict[Names, Tally]()
+    result.num_read, result.left_out = state.num_read, state.left_out
+    result.first_bad = [why for _, why in state.first_bad]
     if repeated.size:
-        copies = _Copies(repeated)
-        for batch in batches():
-            copies.add(batch)
-        copies.compare()
-        by_times: dict[int, dict[Names, Tally]] = {}
-        result.days.clear()
-        for batch in batches():
-            times = copies.times(batch)
-            result.days.update(np.unique(batch.day[times > 0]).tolist())
-            for num in np.unique(times[times > 0]).tolist():
-                reading.add(by_times.setdefault(num, {}), batch, times == num)
-        by_names = {}
-        for num, tallies in by_times.items():
-            for names, tally in tallies.items():
-                tally.divide(num)
-                if names in by_names:
-                    by_names[names].merge(tally)
-                else:
-                    by_names[names] = tally
+        copies = Copies.of(live.sort(CopySorting(fold, repeated)))
+        state = live.fold(replace(fold, copies=copies))
         result.left_out["duplicate"] += copies.num_duplicates
         result.left_out["conflicting"] += copies.num_conflicting
-    result.left_out = +result.left_out  # without zeros
+    result.days = state.days
+    for num, tallies in state.by_times.items():
+        for tally in tallies.values():
+            tally.divide(num)
+        merge_tallies(by_names, tallies)
     return result, by_names
-
-
-class _Copies:
-    """Reports whose ids may repeat: how often each came, and whether all its copies are equal."""
-
-    def __init__(self, repeated: Words) -> None:
-        self._repeated = repeated  # first halves of ids, sorted
-        self._seen: list[Words] = []  # one line for each: id and digest of the whole report, 16 bytes each
-        self._at = 0
-
-    def _suspects(self, batch: Batch) -> IntArray:
-        near = np.minimum(np.searchsorted(self._repeated, batch.high), self._repeated.size - 1)
-        return np.flatnonzero(batch.counted & (self._repeated[near] == batch.high))
-
-    def add(self, batch: Batch) -> None:
-        suspects, content = self._suspects(batch), batch.data.tobytes()
-        starts = batch.start[suspects]
-        ends = (starts + batch.size[suspects]).tolist()
-        frames = (content[start:end] for start, end in zip(starts.tolist(), ends, strict=True))
-        digests = b"".join([hashlib.blake2b(frame, digest_size=16).digest() for frame in frames])
-        ids = np.stack([batch.high[suspects], batch.low[suspects]], axis=1)
-        self._seen.append(np.hstack([ids, np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)]))
-
-    def compare(self) -> None:
-        lines = np.concatenate(self._seen)
-        order = np.lexsort(lines.T[::-1])
-        ordered = lines[order]
-        is_first = np.append(True, np.any(ordered[1:, :2] != ordered[:-1, :2], axis=1))
-        other = np.append(False, np.any(ordered[1:, 2:] != ordered[:-1, 2:], axis=1)) & ~is_first
-        starts = np.flatnonzero(is_first)
-        num = np.diff(np.append(starts, order.size))
-        conflicting = np.add.reduceat(other, starts) > 0
-        self.num_duplicates, self.num_conflicting = int((num - 1)[~conflicting].sum()), int(num[conflicting].sum())
-        self._times = np.empty(order.size, dtype=np.int64)
-        self._times[order] = np.repeat(np.where(conflicting, 0, num), num)
-
-    def times(self, batch: Batch) -> IntArray:
-        """Return how often each report comes in all; 0 if it must not count. Batches come in the same order again."""
-        times, suspects = batch.counted.astype(np.int64), self._suspects(batch)
-        times[suspects] = self._times[self._at : self._at + suspects.size]
-        self._at += suspects.size
-        return times

@@ -324,9 +324,10 @@ def count_together(first: Any, second: Any, third: Any, num_bits: int, counts: A
 
 @kernel
 def decode_frames(
-    data: Any, prefix: Any, chosen: Any, first_group: Any, widths: Any, tables: Any, limits: Any, out: Any
+    data: Any, places: Any, prefix: Any, chosen: Any, first_group: Any, widths: Any, tables: Any, limits: Any, out: Any
 ) -> Any:
-    """Read length-prefixed reports; return how many are complete, where the rest begins, and whether it is damaged."""
+    """Read reports; return how many are complete, where the rest begins, and whether it is damaged."""
+    # Reports have their lengths before them, unless `places` says where each begins and the last ends.
     # The same rules as Report.from_bytes and Report.check, which say in words what is wrong with a single report.
     start, size, status, group, day, slot, high, low, payload_at = out
     max_report, max_index, max_day, max_slot, max_payload = limits
@@ -334,21 +335,25 @@ def decode_frames(
     numbers = np.zeros(5, dtype=np.int64)  # purpose, tier, day, slot, length of the payload
     num: Any = 0
     at: Any = 0
-    while at + 4 <= len(data) and num < len(start):
-        length = (
-            (np.int64(data[at]) << 24)
-            | (np.int64(data[at + 1]) << 16)
-            | (np.int64(data[at + 2]) << 8)
-            | np.int64(data[at + 3])
-        )
-        if length > max_report:
-            return num, at, True
-        if at + 4 + length > len(data):
-            break
-        begin, end = at + 4, at + 4 + length
+    while num < len(start) and (num + 1 < len(places) if len(places) else at + 4 <= len(data)):
+        if len(places):
+            begin, end = places[num], places[num + 1]
+            length = end - begin
+        else:
+            length = (
+                (np.int64(data[at]) << 24)
+                | (np.int64(data[at + 1]) << 16)
+                | (np.int64(data[at + 2]) << 8)
+                | np.int64(data[at + 3])
+            )
+            if length > max_report:
+                return num, at, True
+            if at + 4 + length > len(data):
+                break
+            begin, end = at + 4, at + 4 + length
         start[num], size[num], at = begin, length, end
         place, id_bytes = begin + 9, 16 if length and data[begin] == 2 else 8
-        sound = length > 13 and 1 <= data[begin] <= 2
+        sound = 13 < length <= max_report and 1 <= data[begin] <= 2
         for field in range(5):
             if field == 4:
                 high[num] = low[num] = np.uint64(0)
@@ -433,7 +438,7 @@ def decode_requests(
 ) -> Any:
     """Read the reports of several requests; whatever is wrong with one of them takes nothing from the others."""
     start, size, status, group, day, slot, high, low, payload_at, request = out
-    broken = np.zeros(len(ends), dtype=np.bool_)
+    broken, none = np.zeros(len(ends), dtype=np.bool_), np.zeros(0, dtype=np.int64)
     num: Any = 0
     begin: Any = 0
     for which in range(len(ends)):
@@ -450,7 +455,8 @@ def decode_requests(
             low[num:to],
             payload_at[num:to],
         )
-        more, used, _ = decode_frames(data[begin:end], prefix, chosen, first_group, widths, tables, limits, rest)
+        part = data[begin:end]
+        more, used, _ = decode_frames(part, none, prefix, chosen, first_group, widths, tables, limits, rest)
         broken[which] = begin + used < end
         for place in range(num, num + more):
             start[place] += begin

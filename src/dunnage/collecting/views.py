@@ -129,7 +129,8 @@ def _grouped(
         for hour, tallies in tallied(lambda batch, own: batch.slot[own] * minutes // 60).items():
             yield f"{hour:02d}:00", list(tallies.by_tier.values())
     elif by == "file":
-        for at, tallies in tallied(lambda batch, _: sources.index(batch.source)).items():
+        names = [source.name for source in sources]
+        for at, tallies in tallied(lambda batch, _: names.index(batch.source)).items():
             yield sources[at].name, list(tallies.by_tier.values())
     elif by == "tier":
         for tallies in tallied(lambda batch, own: 0).values():

@@ -4,22 +4,18 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.engines.sources import FileRows, MemoryRows, QueryRows, rows_of
+from dunnage.errors import ParameterError
 from dunnage.exact import shown
-from dunnage.folds import NUM_BATCH_ROWS, ROW, Fold, Rows, S
+from dunnage.folds import Rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from dunnage.arrays import IntArray
     from dunnage.model.policy import Policy
     from dunnage.tables.dataset import Dataset
-    from dunnage.tables.reader import ReadOptions
+
+__all__ = ["ENGINES", "FileRows", "MemoryRows", "QueryRows", "load", "rows_of"]
 
 ENGINES = ("memory", "files", "duckdb", "spark")
 
@@ -40,13 +36,13 @@ def load(
     period
         The period to use, if the policy has ``[period]``.
     engine
-        Where the rows live: ``memory``, or else ``files``, ``duckdb`` or ``spark``, for counts of trips of more rows
-        than fit into memory. By default ``memory``.
+        Where the rows live: ``memory``, or else ``files``, ``duckdb`` or ``spark``, for more rows than fit into
+        memory. By default ``memory``.
 
     Returns
     -------
     Dataset
-        The checked rows. With another engine than ``memory``, only their counts.
+        The checked rows. With another engine than ``memory``, only what the mechanism of the policy counts of them.
 
     Raises
     ------
@@ -60,104 +56,8 @@ def load(
         raise ParameterError(f"engine must be one of {', '.join(ENGINES)}. Got {shown(engine)}.")
     if engine in (None, "memory") and not isinstance(data, Rows):
         return dataset.load(data, policy, period=period)
-    from dunnage.engines.trips import count_rows
+    from dunnage.engines.rows import check_elsewhere
+    from dunnage.publishing import mechanism_of
 
     rules = policy if isinstance(policy, Policy) else Policy.read(policy)
-    return count_rows(lambda: rows_of(data, rules.read_options, engine), rules, period)
-
-
-def rows_of(data: Any, options: ReadOptions, engine: str | None) -> Rows:
-    """Return the rows of a file, query or frame as an engine reads them; rows stay as they are."""
-    if isinstance(data, Rows):
-        return data
-    if engine == "duckdb":
-        return QueryRows(data)
-    if engine == "spark":
-        from dunnage.engines.spark import SparkFiles, SparkRows
-
-        return SparkFiles(data) if isinstance(data, str | os.PathLike) else SparkRows(data)
-    return FileRows(data, options)
-
-
-class _Batches(ABC):
-    """Rows that one process reads, batch after batch."""
-
-    source: str
-    schema: pa.Schema
-    problems: Sequence[Problem] = ()
-
-    @abstractmethod
-    def batches(self, columns: Sequence[str]) -> Iterable[tuple[pa.RecordBatch, IntArray]]:
-        """Yield batches with the positions of their rows."""
-
-    def fold(self, fold: Fold[S]) -> S:
-        state = fold.start()
-        for batch, positions in self.batches([name for name in fold.columns if name != ROW]):
-            fold.add(state, numbered(batch, positions) if ROW in fold.columns else batch)
-        return state
-
-
-def numbered(batch: pa.RecordBatch, positions: IntArray) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_arrays([*batch.columns, pa.array(positions)], [*batch.schema.names, ROW])
-
-
-def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, IntArray]]:
-    import numpy as np
-
-    first = 0
-    for batch in batches:
-        yield batch, first + np.arange(len(batch))
-        first += len(batch)
-
-
-class MemoryRows(_Batches):
-    def __init__(self, table: pa.Table, source: str = "frame") -> None:
-        self.source, self.schema, self._table = source, table.schema, table
-
-    def batches(self, columns: Sequence[str]) -> Iterable[tuple[pa.RecordBatch, IntArray]]:
-        return _counted(self._table.select(list(columns)).to_batches(NUM_BATCH_ROWS))
-
-
-class FileRows(_Batches):
-    """Rows of a CSV or Parquet file, or a folder of Parquet files, of any size."""
-
-    def __init__(self, path: str | os.PathLike[str], options: ReadOptions | None = None) -> None:
-        from dunnage.tables.reader import ReadOptions, RowStream
-
-        if not isinstance(path, str | os.PathLike):
-            raise ParameterError(f"the engine files reads a path. Got {type(path).__name__}. Leave the engine out.")
-        self.source, self._stream = str(path), RowStream(Path(path), options or ReadOptions())
-        self.schema, self.problems = self._stream.schema, self._stream.problems
-
-    def batches(self, columns: Sequence[str]) -> Iterable[tuple[pa.RecordBatch, IntArray]]:
-        return self._stream.batches(columns, NUM_BATCH_ROWS)
-
-
-class QueryRows(_Batches):
-    """The rows that a query returns in DuckDB, which must be in the same order each time."""
-
-    def __init__(self, query: str, connection: Any = None) -> None:
-        try:
-            import duckdb
-        except ImportError:
-            raise ParameterError("the engine duckdb needs DuckDB. Install it: pip install 'dunnage[duckdb]'.") from None
-        self.source, self._error = "query", duckdb.Error
-        try:
-            self._relation = (connection or duckdb).sql(query)
-            self.schema = self._reader(self._relation.limit(0)).schema
-        except (duckdb.Error, AttributeError, TypeError):  # its text may quote cells
-            raise ParameterError("DuckDB cannot run this query, or it returns no rows. Check it there.") from None
-
-    @staticmethod
-    def _reader(relation: Any) -> pa.RecordBatchReader:
-        renamed = getattr(relation, "to_arrow_reader", None)  # since DuckDB 1.4
-        return (renamed or relation.fetch_record_batch)(NUM_BATCH_ROWS)
-
-    def batches(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, IntArray]]:
-        chosen = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-        try:
-            yield from _counted(self._reader(self._relation.project(chosen)))
-        except self._error:
-            raise InputError(self.source, [Problem("DuckDB cannot read its rows", remedy="Run it there.")]) from None
+    return check_elsewhere(lambda: rows_of(data, rules.read_options, engine), rules, period, mechanism_of(rules))

@@ -2,26 +2,29 @@
 """Rows in a cluster of Spark: a DataFrame, or Parquet files that every worker can read.
 
 A task folds its part of the rows and returns one state. Spark may run a task twice, but uses one result of each; the
-driver merges them. Nothing random happens in a task: noise is sampled at the driver, after the merge and the spend.
+driver merges them. Noise of counts is sampled at the driver, after the merge and the spend. Noise of rows comes from
+streams of one key: a task that runs twice makes the same rows. Tasks never use fresh noise.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dunnage.engines import numbered
-from dunnage.errors import InputError, ParameterError, Problem
-from dunnage.folds import NUM_BATCH_ROWS, ROW, Fold, S
+from dunnage.arrays import IntArray
+from dunnage.engines.sources import piece_batches
+from dunnage.errors import InputError, InternalError, ParameterError, Problem
+from dunnage.folds import NUM_BATCH_ROWS, ROW, Fold, Piece, S, Sorting, T, numbered
 from dunnage.tables.reader import ReadOptions, RowStream, parquet_batches
 
 _TASK_ROWS = 1 << 22  # of a file in one task, about
+_RUN_PIECES = 16
 _STATE, _SIZE = "state binary", "part int, num long"
 
 
@@ -54,11 +57,7 @@ class SparkRows:
         self.schema = pa.schema([(name, pa.null()) for name in frame.columns])
 
     def fold(self, fold: Fold[S]) -> S:
-        chosen = self._frame.select(*(f"`{name.replace('`', '``')}`" for name in fold.columns if name != ROW))
-        starts = dict[int, int]()
-        if ROW in fold.columns:
-            sizes = {row["part"]: row["num"] for row in chosen.mapInArrow(_count, _SIZE).collect()}
-            starts = {part: sum(sizes[other] for other in sizes if other < part) for part in sizes}
+        chosen, starts = self._numbered(fold.columns)
 
         def add_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             state, first = fold.start(), starts.get(_part(), 0)
@@ -69,6 +68,49 @@ class SparkRows:
             yield pa.record_batch({"state": [fold.dump(state)]})
 
         return _merged(fold, (row["state"] for row in chosen.mapInArrow(add_up, _STATE).collect()))
+
+    def sort(self, sorting: Sorting) -> Iterator[bytes]:
+        chosen, starts = self._numbered(sorting.columns)
+
+        def spread(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            first = starts.get(_part(), 0)
+            for batch in batches:
+                for bucket, content in sorting.spread(
+                    numbered(batch, first + np.arange(len(batch))) if starts else batch
+                ):
+                    yield pa.record_batch({"bucket": [bucket], "content": [content]})
+                first += len(batch)
+
+        pairs = chosen.mapInArrow(spread, "bucket long, content binary").rdd.map(lambda row: (row[0], bytes(row[1])))
+        return _gathered(sorting, pairs)
+
+    def pieces(self) -> Sequence[Piece]:
+        raise ParameterError(
+            "rows of a DataFrame cannot be released where they are: a task that runs twice may see them in another "
+            "order. Write it to Parquet files, and publish these with the engine spark."
+        )
+
+    def run(
+        self,
+        pieces: Sequence[Piece],
+        columns: Sequence[str],
+        task: Callable[[Piece, Iterable[tuple[pa.RecordBatch, IntArray]]], Iterable[T]],
+    ) -> Iterator[T]:
+        raise InternalError("a DataFrame has no pieces.")
+
+    def _numbered(self, columns: Sequence[str]) -> tuple[Any, dict[int, int]]:
+        """Select columns; if rows are to be numbered, also count the rows before each part."""
+        chosen = self._frame.select(*(f"`{name.replace('`', '``')}`" for name in columns if name != ROW))
+        if ROW not in columns:
+            return chosen, {}
+        sizes = {row["part"]: row["num"] for row in chosen.mapInArrow(_count, _SIZE).collect()}
+        return chosen, {part: sum(sizes[other] for other in sizes if other < part) for part in sizes}
+
+
+def _gathered(sorting: Sorting, pairs: Any) -> Iterator[bytes]:
+    """Gather each bucket in a task; what comes back is small."""
+    gathered = pairs.groupByKey().map(lambda pair: sorting.gather(b"".join(pair[1])))
+    return iter(gathered.collect())
 
 
 def _part() -> int:
@@ -92,7 +134,11 @@ class SparkFiles:
     def __init__(self, path: str | os.PathLike[str], session: Any = None) -> None:
         self.source, self._session = str(path), session
         stream = RowStream(Path(path), ReadOptions())
-        self.schema, self._pieces = stream.schema, list(stream.pieces(_TASK_ROWS))
+        self.schema, self._pieces, self._row_groups = (
+            stream.schema,
+            list(stream.pieces(_TASK_ROWS)),
+            stream.row_groups(),
+        )
         if not stream.parts:
             what, remedy = "is not Parquet, so that it cannot be divided among workers", "Use engine = files."
             raise InputError(self.source, [Problem(what, remedy=remedy)])
@@ -109,5 +155,34 @@ class SparkFiles:
                 first += len(batch)
             return fold.dump(state)
 
+        return _merged(fold, self._parts(self._pieces).map(add_up).collect())
+
+    def sort(self, sorting: Sorting) -> Iterator[bytes]:
+        columns = [name for name in sorting.columns if name != ROW]
+
+        def spread(piece: tuple[Path, list[int], int]) -> Iterator[tuple[int, bytes]]:
+            part, groups, first = piece
+            for batch in parquet_batches(part.absolute(), columns, NUM_BATCH_ROWS, groups):
+                positions = first + np.arange(len(batch))
+                yield from sorting.spread(numbered(batch, positions) if ROW in sorting.columns else batch)
+                first += len(batch)
+
+        return _gathered(sorting, self._parts(self._pieces).flatMap(spread))
+
+    def pieces(self) -> Sequence[Piece]:
+        return self._row_groups
+
+    def run(
+        self,
+        pieces: Sequence[Piece],
+        columns: Sequence[str],
+        task: Callable[[Piece, Iterable[tuple[pa.RecordBatch, IntArray]]], Iterable[T]],
+    ) -> Iterator[T]:
+        # Some at a time: what tasks make goes to the disk of the driver.
+        for start in range(0, len(pieces), _RUN_PIECES):
+            some = self._parts(pieces[start : start + _RUN_PIECES])
+            yield from some.flatMap(lambda piece: task(piece, piece_batches(piece, columns))).collect()
+
+    def _parts(self, pieces: Sequence[Any]) -> Any:
         context = (self._session or _session()).sparkContext
-        return _merged(fold, context.parallelize(self._pieces, max(1, len(self._pieces))).map(add_up).collect())
+        return context.parallelize(pieces, max(1, len(pieces)))

@@ -9,10 +9,10 @@ only after the spend). This base class describes it, reads it back from a certif
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +66,30 @@ class Outcome:
     members: pa.Table | None = None
     facts: Mapping[str, int] = field(default_factory=dict)  # further facts that only the owner may know
     left_out: Mapping[str, IntArray] = field(default_factory=dict)  # dataset rows that are not released, by reason
+    # Where rows live elsewhere: the key itself, and the numbers of rows in the source that are not released
+    drawn: DrawnRows | None = None
+
+
+class MadeRows(NamedTuple):
+    """Released rows of a part of a dataset, in its order."""
+
+    rows: IntArray  # the record of each
+    columns: Mapping[str, object]  # what is released of it
+    left_out: Mapping[str, IntArray]  # records that are not released, by reason
+
+
+class RowMaker(Protocol):
+    """How a mechanism releases rows where they live. It is sent to tasks."""
+
+    def make(self, dataset: Dataset, noise: Noise) -> MadeRows: ...
+
+
+class DrawnRows(NamedTuple):
+    """Rows that were released where they live, in random order."""
+
+    data: pa.Table
+    key: pa.Table
+    left_out: Mapping[str, Sequence[int]]  # rows of the source that are not released, by reason
 
 
 class Mechanism(Model, abc.ABC):
@@ -142,9 +166,22 @@ class Mechanism(Model, abc.ABC):
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema guarantees. This needs no data."""
 
+    def promise_for(self, dataset: Dataset) -> Promise:
+        """State what a release of these rows guarantees: where they live decides how their noise is sampled."""
+        promise = self.promise(dataset.schema)
+        return promise.with_streams() if dataset.elsewhere and self.kind != "counts" else promise
+
     def problems(self, schema: Schema) -> Iterator[Problem]:
         """Yield what else the policy must state. Called after :meth:`promise`."""
         yield from ()
+
+    def fold(self, schema: Schema, period: str | None) -> Any:
+        """Return what counts all that is needed of the rows before noise, as a fold; None if it needs the rows."""
+        return None
+
+    def folded(self, dataset: Dataset) -> Any:
+        """Return the result of the fold, wherever the rows live."""
+        return dataset.folded if dataset.elsewhere else self.fold(dataset.schema, dataset.period).whole(dataset)
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Any:
         """Do all work that needs no noise, and refuse what cannot be released. Nothing is spent yet."""
@@ -193,7 +230,7 @@ class Mechanism(Model, abc.ABC):
         ):
             if not hasattr(given, method) or isinstance(given, type):
                 raise ParameterError(f"{what}. Got {type(given).__name__}.")
-        promise = self.promise(dataset.schema)
+        promise = self.promise_for(dataset)
         if noise.seeded:
             promise = promise.voided(self.seeded)
         prepared = self.prepare(dataset, progress)
@@ -203,7 +240,7 @@ class Mechanism(Model, abc.ABC):
         outcome = self.draw(dataset, prepared, noise)
         certificate = certify(
             promise,
-            kind="rows" if outcome.rows is not None else "counts",
+            kind="rows" if outcome.rows is not None or outcome.drawn is not None else "counts",
             dataset=dataset.policy.dataset,
             period=dataset.period,
             attributes=self.attributes(dataset),
@@ -226,13 +263,17 @@ class Mechanism(Model, abc.ABC):
                 columns[attribute.name] = parts.column(attribute.name).take(pa.array(position))
         salt = noise.draw_bytes(32)
         digest = dataset.keyed_digest(salt)
-        left_out = {
+        left_out: dict[str, Sequence[int]] = {
             reason: parts.source_rows[parts.of(rows)[1]].tolist()
             for reason, rows in outcome.left_out.items()
             if len(rows)
         }
         table = pa.table(columns)
-        key = Key(table=table, salt=salt, input_digest=digest, facts=outcome.facts, left_out=left_out)
+        if outcome.drawn is not None:
+            table, left_out = outcome.drawn.key, dict(outcome.drawn.left_out)
+        key = Key(
+            table=table, salt=salt, input_digest=digest, facts=outcome.facts, left_out=left_out, cuts=dataset.cuts
+        )
         return Publication(release, key)
 
 

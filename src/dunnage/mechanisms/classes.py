@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
 
 import numpy as np
@@ -14,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import PlainSerializer, PlainValidator
 
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, shown, shown_number
-from dunnage.mechanisms.base import PLAIN, Mechanism, Outcome, Pairs, Progress, plain_pairs
+from dunnage.mechanisms.base import PLAIN, MadeRows, Mechanism, Outcome, Pairs, Progress, plain_pairs
 from dunnage.model.certificate import Distortion, RowLoss, RowMeasures
 from dunnage.model.certificate import Importance as ImportanceStatement
 from dunnage.model.domains import decimal_scale
@@ -47,7 +48,8 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import generalised
 from dunnage.release.kinds.rows import check_figures
-from dunnage.tables.columns import SET_TYPE
+from dunnage.tables.columns import SET_TYPE, Private
+from dunnage.tables.finest import CountingFold, Finest
 from dunnage.text import plural, several
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ Statistic = Literal["bounds", "mean", "multiset"]
 SUPPRESSED = "suppressed"  # The reason not to release a record that fits into no class
 MAX_IMPORTANCE = 10**9
 MAX_ALPHA = 10**9
+CLASS = "\0class"  # a column of classes among those of the data
 NOT_SIZE = "a quasi-identifier of labels cannot be named 'size': the table of classes has that column. Rename it."
 
 
@@ -104,7 +107,35 @@ class EquivalenceClasses:
     levels: tuple[int, ...] = ()  # level of each attribute in its hierarchy, if it is the same for all classes
     metric: str = LOSS_METRIC
     fewest_persons: int | None = None  # persons in the smallest class, if k counts persons
+    found: FinestClasses | None = None  # where classes are unions of finest ones, which need not be here as rows
     figures: ClassFigures = field(default_factory=lambda: ClassFigures())  # further figures of the certificate
+
+    @classmethod
+    def of_finest(
+        cls, dataset: Dataset, fold: FinestFold, finest: Finest, of_finest: IntArray, **shown: Any
+    ) -> EquivalenceClasses:
+        found = FinestClasses(fold=fold, finest=finest, of_finest=of_finest)
+        # Rows that live elsewhere get their classes when they are released.
+        of_row = np.zeros(0, dtype=np.int64) if dataset.elsewhere else found.of_rows(dataset)
+        return cls(of_row=of_row, found=found, **shown)
+
+    @property
+    def sizes(self) -> IntArray:
+        """Records in each class."""
+        if self.found is None:
+            return class_sizes(self.of_row[self.of_row >= 0])
+        kept = self.found.of_finest >= 0
+        return class_sizes(self.found.of_finest[kept], self.found.finest.counts[kept])
+
+    def items(self, dataset: Dataset, names: Sequence[str]) -> tuple[IntArray, IntArray, dict[str, pa.Array]]:
+        """Return the class of each record in one, how often it counts, and some columns; equal records may be one."""
+        if self.found is None:
+            kept = np.flatnonzero(self.of_row >= 0)
+            columns = {name: dataset.column(name).take(pa.array(kept)) for name in names}
+            return self.of_row[kept], np.ones(len(kept), dtype=np.int64), columns
+        kept, finest = np.flatnonzero(self.found.of_finest >= 0), self.found.finest
+        columns = {name: finest.column(name).take(pa.array(kept)) for name in names}
+        return self.found.of_finest[kept], finest.counts[kept], columns
 
     @property
     def level_of(self) -> dict[str, int]:
@@ -121,6 +152,80 @@ class EquivalenceClasses:
             total=self.loss_sum / sum(self.importance) / num_records,
             attributes={c.name: loss / num_records for c, loss in zip(self.generalised, self.losses, strict=True)},
         )
+
+
+@dataclass(frozen=True)
+class FinestFold(CountingFold):
+    """Count combinations of values: public columns as they are released, then others."""
+
+    public: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: Schema, others: tuple[str, ...] | None = None) -> FinestFold:
+        named = tuple(a.name for a in schema.quasi_identifiers) if others is None else others
+        return cls(tuple(a.name for a in schema.public), named)
+
+    def whole(self, dataset: Dataset) -> Finest:
+        """Count rows that are all here; each then knows its combination."""
+        return Finest.of(self.columns_of(dataset), with_rows=True)
+
+    def columns_of(self, dataset: Dataset) -> dict[str, pa.Array]:
+        shown = {name: released_column(dataset, name) for name in self.public}
+        return {**shown, **{name: dataset.column(name) for name in self.others}}
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FinestClasses(Private):
+    """The class of each finest one, -1 if it is suppressed; a task can give rows theirs."""
+
+    fold: FinestFold
+    finest: Finest
+    of_finest: IntArray
+
+    def of_rows(self, dataset: Dataset) -> IntArray:
+        return self.of_finest[self.numbers(dataset)]
+
+    def numbers(self, dataset: Dataset) -> IntArray:
+        """Return the finest class of each row."""
+        if self.finest.of_row is not None:  # these are the rows that were counted
+            return self.finest.of_row
+        return self.finest.of_rows(self.fold.columns_of(dataset), dataset.source)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ClassRows(Private):
+    """Release rows with what their classes show, wherever the rows live."""
+
+    found: FinestClasses
+    summary: pa.Table
+    k: int
+
+    @cached_property
+    def _small(self) -> BoolArray:
+        stratum, num = self.found.finest.strata(len(self.found.fold.public))
+        small: BoolArray = (np.bincount(stratum, self.found.finest.counts, minlength=num) < self.k)[stratum]
+        return small
+
+    def make(self, dataset: Dataset, noise: Noise) -> MadeRows:
+        numbers = self.found.numbers(dataset)
+        class_id = self.found.of_finest[numbers]
+        rows = np.flatnonzero(class_id >= 0)
+        columns = row_columns(dataset, self.summary, rows, class_id[rows])
+        return MadeRows(rows, columns, left_out(dataset.schema, class_id < 0, self._small[numbers]))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class OccurrenceFold(CountingFold, Private):
+    """Count how often each value of a sensitive column occurs in each class."""
+
+    found: FinestClasses
+    name: str
+
+    def columns_of(self, dataset: Dataset) -> dict[str, pa.Array]:
+        class_id = self.found.of_rows(dataset)
+        columns = {CLASS: pa.array(class_id), self.name: released_column(dataset, self.name)}
+        return {name: column.filter(pa.array(class_id >= 0)) for name, column in columns.items()}
 
 
 class ClassRelease(Mechanism):
@@ -202,50 +307,70 @@ class ClassMechanism(ClassRelease):
         )
 
     def draw(self, dataset: Dataset, prepared: EquivalenceClasses, noise: Noise) -> Outcome:
-        kept = np.flatnonzero(prepared.of_row >= 0)
-        order = kept[noise_arrays.permutation(noise, len(kept))]
-        class_id = prepared.of_row[order]
         statistic: Statistic = getattr(self, "statistic", "bounds")
-        summary = class_table(dataset, prepared, statistic)
-        data = row_table(dataset, summary, order, class_id)
+        summary, sizes = class_table(dataset, prepared, statistic), prepared.sizes
+        k = prepared.figures.get("k_chosen", self.least_k)
+        if prepared.found is not None and dataset.elsewhere:
+            drawn = dataset.draw_rows(ClassRows(found=prepared.found, summary=summary, k=k), noise)
+            outcome = Outcome(data=drawn.data, measures=RowMeasures(records=0), drawn=drawn, classes=summary)
+            occurrences = {
+                a.name: dataset.fold_rows(OccurrenceFold(found=prepared.found, name=a.name))
+                for a in dataset.schema.sensitive
+            }
+        else:
+            kept = np.flatnonzero(prepared.of_row >= 0)
+            order = kept[noise_arrays.permutation(noise, len(kept))]
+            class_id = prepared.of_row[order]
+            data = pa.table({"row": np.arange(len(order)), **row_columns(dataset, summary, order, class_id)})
+            left_out = self._left_out(dataset, prepared, k) if len(kept) < len(dataset) else {}
+            outcome = Outcome(
+                data=data,
+                measures=RowMeasures(records=0),
+                rows=order,
+                class_id=class_id,
+                classes=summary,
+                left_out=left_out,
+            )
+            occurrences = {
+                a.name: Finest.of({CLASS: pa.array(class_id), a.name: data.column(a.name).combine_chunks()})
+                for a in dataset.schema.sensitive
+            }
         figures = {"loss": prepared.loss_measures(len(dataset)), **prepared.figures}
         figures |= {"levels": prepared.level_of} if prepared.levels else {}
         figures["sensitive"] = {
             a.name: sensitive_measures(
-                class_id, ranked(data.column(a.name).combine_chunks(), a.describe()), ordered=self.sensitive_order
+                occurrences[a.name].numbers(CLASS),
+                ranked(occurrences[a.name].column(a.name), a.describe()),
+                occurrences[a.name].counts,
+                ordered=self.sensitive_order,
             )
             for a in dataset.schema.sensitive
         }
-        sizes, num_suppressed = class_sizes(class_id), len(dataset) - len(kept)
+        num_suppressed = len(dataset) - int(sizes.sum())
         measures = size_measures(sizes, self.least_k, num_suppressed, prepared.fewest_persons)
         measures = RowMeasures.model_validate({**measures.plain(), **figures})
         members = None
         if statistic == "multiset":
             # members : class_id and one joint tuple of the generalised attributes, sorted
-            columns = {item.name: dataset.column(item.name).take(pa.array(kept)) for item in prepared.generalised}
-            of_kept = prepared.of_row[kept]
-            sorted_rows = np.lexsort([*(sort_key(column) for column in reversed(columns.values())), of_kept])
+            of_item, counts, columns = prepared.items(dataset, [item.name for item in prepared.generalised])
+            of_item, kept = np.repeat(of_item, counts), np.repeat(np.arange(len(counts)), counts)
+            columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
+            sorted_rows = np.lexsort([*(sort_key(column) for column in reversed(columns.values())), of_item])
             joint = {name: column.take(pa.array(sorted_rows)) for name, column in columns.items()}
-            members = pa.table({"class_id": of_kept[sorted_rows], **joint})
-        return Outcome(
-            data=data,
-            measures=measures,
-            rows=order,
-            class_id=class_id,
-            classes=summary,
-            members=members,
-            left_out=self._left_out(dataset, prepared) if num_suppressed else {},
-        )
+            members = pa.table({"class_id": of_item[sorted_rows], **joint})
+        return replace(outcome, measures=measures, members=members)
 
-    def _left_out(self, dataset: Dataset, prepared: EquivalenceClasses) -> dict[str, IntArray]:
+    def _left_out(self, dataset: Dataset, prepared: EquivalenceClasses, k: int) -> dict[str, IntArray]:
         """Separate records whose public values are too rare for any class from those that fit nowhere else."""
         stratum, num_strata = strata(dataset)
         of_person = stratum if dataset.persons is None else np.unique(np.stack([stratum, dataset.persons]), axis=1)[0]
-        k = prepared.figures.get("k_chosen", self.least_k)
         small = np.bincount(of_person, minlength=num_strata)[stratum] < k
-        suppressed = prepared.of_row < 0
-        rare = f"too few with the same {', '.join(item.name for item in dataset.schema.public)}"
-        return {rare: np.flatnonzero(suppressed & small), SUPPRESSED: np.flatnonzero(suppressed & ~small)}
+        return left_out(dataset.schema, prepared.of_row < 0, small)
+
+
+def left_out(schema: Schema, suppressed: BoolArray, small: BoolArray) -> dict[str, IntArray]:
+    rare = f"too few with the same {', '.join(item.name for item in schema.public)}"
+    return {rare: np.flatnonzero(suppressed & small), SUPPRESSED: np.flatnonzero(suppressed & ~small)}
 
 
 def _alpha(given: Any) -> Fraction:
@@ -319,15 +444,11 @@ def refuse_empty(alpha: Fraction) -> Refusal:
 
 def strata(dataset: Dataset) -> tuple[IntArray, int]:
     """Give each combination of public values a number, in the order of those values."""
-    codes = np.zeros(len(dataset), dtype=np.int64)
-    num = 1
-    for attribute in dataset.schema.public:
-        column = released_column(dataset, attribute.name)
-        ranks = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64) - 1
-        # Renumber after each column, so that the product stays below n^2.
-        present, codes = np.unique(codes * (int(ranks.max(initial=0)) + 1) + ranks, return_inverse=True)
-        num = len(present)
-    return codes, num
+    if not dataset.schema.public:
+        return np.zeros(len(dataset), dtype=np.int64), 1
+    finest = FinestFold.of(dataset.schema, ()).whole(dataset)
+    assert finest.of_row is not None
+    return finest.of_row, len(finest)
 
 
 def released_column(dataset: Dataset, name: str) -> pa.Array:
@@ -343,8 +464,7 @@ def released_column(dataset: Dataset, name: str) -> pa.Array:
 
 def class_table(dataset: Dataset, classes: EquivalenceClasses, statistic: str) -> pa.Table:
     # classes : class_id, size, and per attribute lower, upper[, mean], or the node, or the set[, diameter]
-    kept = classes.of_row >= 0
-    sizes = class_sizes(classes.of_row[kept])
+    sizes = classes.sizes
     columns: dict[str, object] = {"class_id": np.arange(len(sizes), dtype=np.int64), "size": sizes}
     for item in classes.generalised:
         if isinstance(item, Nodes):
@@ -356,31 +476,33 @@ def class_table(dataset: Dataset, classes: EquivalenceClasses, statistic: str) -
         else:
             columns |= {f"{item.name}_lower": item.lower, f"{item.name}_upper": item.upper}
             if statistic in ("mean", "multiset"):
-                means = class_means(classes.of_row[kept], dataset.numbers(item.name)[kept])
+                of_item, counts, values = classes.items(dataset, [item.name])
+                means = class_means(of_item, values[item.name].to_numpy(zero_copy_only=False), counts)
                 # Rounding must not move a mean out of its own interval.
                 columns[f"{item.name}_mean"] = np.clip(means, item.lower, item.upper)
     return pa.table(columns)
 
 
-def class_means(class_id: IntArray, values: FloatArray) -> FloatArray:
+def class_means(class_id: IntArray, values: FloatArray, counts: IntArray | None = None) -> FloatArray:
     """Return the mean of each class, as a function of its values alone."""
     # A floating-point sum depends on the order of its terms, so it would leak the order of the input. Values are
     # therefore added in sorted order, and as whole numbers if they are decimals.
+    times = np.ones(len(values), dtype=np.int64) if counts is None else counts
     order = np.lexsort((values, class_id))
-    sizes = class_sizes(class_id)
-    starts = np.cumsum(sizes) - sizes
+    ends = np.cumsum(np.bincount(class_id))
+    starts, sizes = np.append(0, ends[:-1]), class_sizes(class_id, times)
     scale = decimal_scale(values)
     if scale is None:
-        return np.asarray(np.add.reduceat(values[order], starts) / sizes)
-    sums = np.add.reduceat(np.rint(values * scale)[order], starts)
+        return np.asarray(np.add.reduceat((values * times)[order], starts) / sizes)
+    sums = np.add.reduceat((np.rint(values * scale) * times)[order], starts)
     return np.asarray(sums / (sizes * scale))
 
 
-def row_table(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: IntArray) -> pa.Table:
-    # data : row, class_id, public and sensitive columns, then the class's columns
-    columns: dict[str, object] = {"row": np.arange(len(order), dtype=np.int64), "class_id": class_id}
+def row_columns(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: IntArray) -> dict[str, object]:
+    # data : class_id, public and sensitive columns, then the class's columns
+    columns: dict[str, object] = {"class_id": class_id}
     for attribute in (*dataset.schema.public, *dataset.schema.sensitive):
         columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
     for name in summary.column_names[2:]:
         columns[name] = summary.column(name).combine_chunks().take(pa.array(class_id))
-    return pa.table(columns)
+    return columns

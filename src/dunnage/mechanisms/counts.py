@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +70,7 @@ from dunnage.model.guarantees import (
     BOUNDED_CONTRIBUTION,
     CHECKED_FILE,
     EPSILON_PER_TRIP,
+    KEYED_CHOICE,
     PUBLIC_DOMAIN,
     PUBLIC_FEATURES,
     SYSTEM_ENTROPY,
@@ -92,6 +93,7 @@ from dunnage.model.trips import (
     known_columns,
 )
 from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.priorities import KEY_BYTES, priorities
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import CELLS, require, same
 from dunnage.tables.columns import Private
@@ -130,7 +132,7 @@ class Counted(Private):
 def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level | None = None) -> Counted:
     universe, trip = dataset.schema.universe(dataset.period, level=level), dataset.schema.trip
     weights: NDArray[Any] | None = None
-    if dataset.folded is not None and level in (None, dataset.schema.level):  # they were counted where they live
+    if dataset.elsewhere and level in (None, dataset.schema.level):  # they were counted where they live
         cells, weights = dataset.folded
     else:
         cells = trip_cells(dataset, universe)
@@ -189,29 +191,34 @@ def most_trips(schema: Schema, period: str | None) -> int | None:
 
 def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
     """Choose the trips to count: at most ``max`` of each rider (and day, if so stated), all equally likely."""
-    bound, groups = dataset.schema.contribution, dataset.trip_groups
-    if bound is None or groups is None:
+    bound, riders, groups = dataset.schema.contribution, dataset.persons, dataset.trip_groups
+    if bound is None or riders is None or groups is None:
         raise ParameterError("the policy does not limit the trips of a rider. Add [contribution] max.")
-    kept, persons = np.ones(len(groups), dtype=bool), dataset.persons
-    if bound.per_cell is not None and persons is not None:
-        cells = np.unique(trip_cells(dataset, dataset.schema.universe(dataset.period)), return_inverse=True)[1]
-        _keep_few(noise, kept, persons * (int(cells.max(initial=0)) + 1) + cells.reshape(-1), bound.per_cell)
-    _keep_few(noise, kept, groups, bound.max)
-    return kept
+    cells = None if bound.per_cell is None else trip_cells(dataset, dataset.schema.universe(dataset.period))
+    return keep_few(noise.draw_bytes(KEY_BYTES), bound, dataset.source_rows, riders, groups, cells)
 
 
-def _keep_few(noise: Noise, kept: BoolArray, groups: IntArray, most: int) -> None:
-    """Keep at most so many of the kept rows of each group, all choices equally likely."""
-    rows = np.flatnonzero(kept)
-    _, group, sizes = np.unique(groups[rows], return_inverse=True, return_counts=True)
-    crowded = np.flatnonzero(sizes[group] > most)
-    # A uniform order of all rows orders the rows of each group uniformly and independently, so that one rider more or
+def keep_few(
+    key: bytes, bound: Contribution, rows: IntArray, riders: IntArray, groups: IntArray, cells: IntArray | None
+) -> BoolArray:
+    """Choose trips of riders by keyed priorities of their rows, the same wherever the rows live."""
+    # Under a random key the rows of each group have a uniform order, independent of others, so that one rider more or
     # less changes the counts by at most :func:`most_trips`.
-    shuffled = crowded[noise_arrays.permutation(noise, len(crowded))]
-    order = shuffled[np.argsort(group[shuffled], kind="stable")]
-    _, starts, num = np.unique(group[order], return_index=True, return_counts=True)
-    ranks = np.arange(len(order)) - np.repeat(starts, num)
-    kept[rows[order[ranks >= most]]] = False
+    kept = np.ones(len(rows), dtype=bool)
+    limits = [(groups, bound.max)]
+    if bound.per_cell is not None and cells is not None:
+        _, codes = np.unique(cells, return_inverse=True)
+        limits.insert(0, (riders * (int(codes.max(initial=0)) + 1) + codes.reshape(-1), bound.per_cell))
+    for choice, (of_row, most) in enumerate(limits):
+        open_rows = np.flatnonzero(kept)
+        _, group, sizes = np.unique(of_row[open_rows], return_inverse=True, return_counts=True)
+        crowded = np.flatnonzero(sizes[group.reshape(-1)] > most)
+        first, second = priorities(key, rows[open_rows[crowded]], choice).T
+        order = crowded[np.lexsort((second, first, group.reshape(-1)[crowded]))]
+        _, starts, num = np.unique(group.reshape(-1)[order], return_index=True, return_counts=True)
+        ranks = np.arange(len(order)) - np.repeat(starts, num)
+        kept[open_rows[order[ranks >= most]]] = False
+    return kept
 
 
 _ZONES = END_COLUMNS["zone"]
@@ -474,6 +481,20 @@ EXACT = CountForm(DiscreteLaplace)
 AS_PUBLISHED = CountForm(FloatingLaplace, Basis.CLAIMED, FLOATING, FLOATING)
 
 
+class BoundedSums(NamedTuple):
+    """Trips of riders that count, that do not, and of these at most as many of each rider as total_max allows."""
+
+    kept: int
+    dropped: int
+    beyond: int
+
+    @classmethod
+    def of(cls, riders: IntArray, every: BoolArray, kept: BoolArray, bound: Contribution, most: int) -> BoundedSums:
+        dropped = every & ~kept
+        beyond = np.minimum(np.bincount(riders[dropped]), max(0, (bound.total_max or most) - most))
+        return cls(int((every & kept).sum()), int(dropped.sum()), int(beyond.sum()))
+
+
 class CountsMechanism(Mechanism):
     kind = "counts"
     counts_persons = True
@@ -502,11 +523,12 @@ class CountsMechanism(Mechanism):
             )
         epsilon, unit = self.epsilon, BOUNDED_CONTRIBUTION if schema.protects == RIDER else EPSILON_PER_TRIP
         exceptions = [attribute.exception for attribute in schema if attribute.exception]
+        chosen = (KEYED_CHOICE,) if schema.contribution is not None else ()
         return Promise(
             guarantee=self.guarantee(schema),
             basis=self.form.basis,
             mechanism=self.describe(),
-            assumptions=(PUBLIC_DOMAIN, CHECKED_FILE, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
+            assumptions=(PUBLIC_DOMAIN, CHECKED_FILE, PUBLIC_FEATURES, unit, *chosen, SYSTEM_ENTROPY),
             in_clear=(f"the universe of trip types: {schema.level}s, windows and days", *exceptions),
             numerics=self.form.numerics,
             claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if self.form.why else "",
@@ -560,6 +582,11 @@ class CountsMechanism(Mechanism):
         most = f", for at most {change:,} trips of a rider" if change > 1 else ""
         yield f"the stated scales of all noise together give epsilon {decimal_text(self.epsilon)}{most}"
 
+    def fold(self, schema: Schema, period: str | None) -> Any:
+        from dunnage.mechanisms.cells import CellFold
+
+        return CellFold(schema.universe(period).num_cells)
+
     @abc.abstractmethod
     def draw_counts(self, counted: Counted, prepared: Any, noise: Noise) -> DrawnCounts:
         """Add noise to counts, and return what follows from the noisy counts."""
@@ -569,22 +596,19 @@ class CountsMechanism(Mechanism):
         bound = dataset.schema.contribution
         if bound is None:
             return self.draw_counts(true_counts(dataset, rows=among), prepared, noise)
-        every = np.ones(len(dataset), dtype=bool) if among is None else among
-        kept = kept_rows(dataset, noise)
-        drawn = self.draw_counts(true_counts(dataset, rows=every & kept), prepared, noise)
+        most = sensitivity(dataset.schema, dataset.period)
+        counted, sums = self._bounded(dataset, noise, among, most)
+        drawn = self.draw_counts(counted, prepared, noise)
         dates = dataset.schema.time.calendar(dataset.period)
         days = len(dates) if bound.per == "day" and dates is not None else None
         stated: dict[str, object] = {"max": bound.max, "per": bound.per, "days": days}
         stated |= {} if bound.per_cell is None else {"per_cell": bound.per_cell}
         if bound.total_max is not None:
-            persons, most = dataset.persons, sensitivity(dataset.schema, dataset.period)
-            assert persons is not None  # the schema has checked that a column names them
-            # One rider changes the first sum by at most `most`, and the second by what is left of `total_max`.
-            beyond = np.minimum(np.bincount(persons[every & ~kept]), bound.total_max - most)
             part = self.correction_epsilon(dataset.schema)
             law = DiscreteLaplace(noise_scale(part, bound.total_max))
             drawn_noise = law.draw(noise, 2).tolist()
-            num_kept, num_dropped = int((every & kept).sum()) + drawn_noise[0], int(beyond.sum()) + drawn_noise[1]
+            # One rider changes the first sum by at most `most`, and the second by what is left of `total_max`.
+            num_kept, num_dropped = sums.kept + drawn_noise[0], sums.beyond + drawn_noise[1]
             share = kept_share(num_kept, num_dropped, law.scale, _most_dropped(bound, most))
             stated["correction"] = Correction(
                 total_max=bound.total_max,
@@ -602,7 +626,23 @@ class CountsMechanism(Mechanism):
                 drawn = replace(drawn, counts=counts)
         contribution = StatedContribution.model_validate(stated)
         figures: CountFigures = {**drawn.figures, "contribution": contribution}
-        return replace(drawn, figures=figures, num_dropped=int((every & ~kept).sum()))
+        return replace(drawn, figures=figures, num_dropped=sums.dropped)
+
+    @staticmethod
+    def _bounded(dataset: Dataset, noise: Noise, among: BoolArray | None, most: int) -> tuple[Counted, BoundedSums]:
+        """Count the trips of each rider up to the bound (among some rows)."""
+        bound, persons = dataset.schema.contribution, dataset.persons
+        assert bound is not None
+        if dataset.elsewhere:
+            from dunnage.mechanisms.cells import RiderTrips
+
+            trips = RiderTrips(bound=bound, period=dataset.period, key=noise.draw_bytes(KEY_BYTES), most=most)
+            return trips.result(dataset)
+        kept = kept_rows(dataset, noise)
+        every = np.ones(len(dataset), dtype=bool) if among is None else among
+        assert persons is not None  # the schema has checked that a column names them
+        sums = BoundedSums.of(persons, every, kept, bound, most)
+        return true_counts(dataset, rows=every & kept), sums
 
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Outcome:
         noisy, universe = self.draw_table(dataset, prepared, noise), dataset.schema.universe(dataset.period)

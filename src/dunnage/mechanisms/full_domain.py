@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -24,12 +24,13 @@ from pydantic import ValidationInfo
 from dunnage.arrays import BoolArray, IntArray
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import exact, shown_number
-from dunnage.mechanisms.base import PLAIN, K, Progress, label_codes, optional
+from dunnage.mechanisms.base import PLAIN, K, Progress, optional
 from dunnage.mechanisms.classes import (
     NOT_SIZE,
     Alpha,
     ClassMechanism,
     EquivalenceClasses,
+    FinestFold,
     Generalised,
     Importance,
     Intervals,
@@ -37,13 +38,13 @@ from dunnage.mechanisms.classes import (
     Statistic,
     check_stratum_sizes,
     refuse_empty,
-    strata,
 )
 from dunnage.model.domains import Domain
 from dunnage.model.guarantees import Promise
 from dunnage.model.hierarchies import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.model.measures import class_sizes
 from dunnage.model.schema import Schema
+from dunnage.tables.finest import MAX_KEY, Finest, combined
 
 if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 CostArray = npt.NDArray[Any]  # whole numbers, exact: int64, or Python's own where those could overflow
 MAX_NODES = 2**18  # nodes of a lattice to search
 Node = tuple[int, ...]  # one level for each attribute
-MAX_KEY = 2**62
 
 
 def _share(given: Any, info: ValidationInfo) -> Fraction:
@@ -89,7 +89,8 @@ class FullDomain(ClassMechanism):
 
     Runtime
     -------
-    O(n) steps, after sorting, for each node of the lattice that the bounds do not exclude.
+    O(n) to count the combinations of values, then for each node of the lattice that the bounds do not exclude a number
+    of steps in proportion to the combinations.
 
     Utility
     -------
@@ -131,14 +132,14 @@ class FullDomain(ClassMechanism):
         Refuses if a combination of public values has fewer than k records, if more records would be suppressed than
         allowed, or if every record would be suppressed.
         """
-        hierarchies = self._hierarchies(dataset.schema)
-        stratum, num_strata = strata(dataset)
-        sizes = np.bincount(stratum, minlength=num_strata)
+        hierarchies, finest = self._hierarchies(dataset.schema), self.folded(dataset)
+        stratum, num_strata = finest.strata(len(dataset.schema.public))
+        sizes = np.bincount(stratum, finest.counts, minlength=num_strata).astype(np.int64)
         check_stratum_sizes(sizes, self.k, dataset)
-        usable = np.flatnonzero(sizes[stratum] >= self.k)  # the other rows are suppressed at every node
-        limit = len(usable)  # how many records may be suppressed besides those of small strata
+        usable = np.flatnonzero(sizes[stratum] >= self.k)  # the other records are suppressed at every node
+        limit = num_usable = int(finest.counts[usable].sum())  # that may be suppressed besides those of small strata
         if self.max_suppressed is not None:
-            limit = math.floor(self.max_suppressed * len(dataset)) - (len(dataset) - len(usable))
+            limit = math.floor(self.max_suppressed * len(dataset)) - (len(dataset) - num_usable)
             if limit < 0:
                 raise Refusal(
                     "too many records are in combinations of public values with fewer than k records: "
@@ -146,23 +147,28 @@ class FullDomain(ClassMechanism):
                     "it, lower k, or make public columns coarser."
                 )
         weights = [dict(self.importance).get(a.name, Fraction(1)) for a in dataset.schema.quasi_identifiers]
-        columns = [LatticeColumn.of(dataset, name, hierarchy, usable) for name, hierarchy in hierarchies.items()]
-        records = Records.of(stratum[usable], columns)
+        records = Records.of(finest, hierarchies, usable)
         node = _LatticeSearch(records, weights, self.alpha, self.k, limit).best()
-        of_usable = records.class_of_row(node, self.k)
-        of_row = np.full(len(dataset), -1, dtype=np.int64)
-        of_row[usable] = of_usable
-        if (of_row < 0).all():
+        of_record = records.classes(node, self.k)
+        of_finest = np.full(len(finest), -1, dtype=np.int64)
+        of_finest[usable] = of_record[records.of_row]
+        if (of_finest < 0).all():
             raise refuse_empty(self.alpha)
-        generalised, lost = generalised_at(node, columns, of_usable)
-        suppressed = self.alpha * int((of_row < 0).sum())
-        return EquivalenceClasses(
-            of_row=of_row,
+        generalised, lost = generalised_at(node, records, of_record)
+        suppressed = self.alpha * int(finest.counts[of_finest < 0].sum())
+        return EquivalenceClasses.of_finest(
+            dataset,
+            self.fold(dataset.schema, dataset.period),
+            finest,
+            of_finest,
             generalised=generalised,
             losses=tuple(float(loss + suppressed) for loss in lost),
             importance=tuple(float(weight) for weight in weights),
             levels=node,
         )
+
+    def fold(self, schema: Schema, period: str | None) -> FinestFold:
+        return FinestFold.of(schema)
 
     def _hierarchies(self, schema: Schema) -> dict[str, Hierarchy]:
         hierarchies = hierarchies_of(schema, mechanism=self.name, verb="searches", max_nodes=MAX_NODES)
@@ -191,7 +197,7 @@ class _LatticeSearch:
         self.price = sum(most)
         total = sum(factor * column.hierarchy.whole for factor, column in zip(factors, columns, strict=True))
         # Room for twice the largest sum: a bound is a sum of three terms, none above the cost of everything.
-        dtype = np.int64 if 4 * len(records.of_row) * (total + self.price) < MAX_KEY else np.object_
+        dtype = np.int64 if 4 * int(records.counts.sum()) * (total + self.price) < MAX_KEY else np.object_
         # For each attribute and level what generalising each value costs, up to the price of suppression, and beyond
         self.capped: list[list[CostArray]] = []
         self.beyond: list[list[CostArray]] = []
@@ -315,27 +321,21 @@ def hierarchies_of(schema: Schema, *, mechanism: str, verb: str, max_nodes: int)
 
 @dataclass(frozen=True, eq=False)
 class LatticeColumn:
-    """One attribute of the rows: its distinct values, and what becomes of each value at each level."""
+    """One attribute: its distinct values, and what becomes of each value at each level."""
 
     name: str
     hierarchy: Hierarchy
     values: npt.NDArray[Any]  # distinct numbers, or codes of labels, in order
-    codes: IntArray  # which of them each row has
     groups: tuple[IntArray, ...]  # for each level their generalisations, numbered without gaps
     widths: tuple[IntArray, ...]  # the widths of these
 
     @classmethod
-    def of(cls, dataset: Dataset, name: str, hierarchy: Hierarchy, rows: IntArray) -> LatticeColumn:
-        if isinstance(hierarchy, IntervalHierarchy):
-            column: npt.NDArray[Any] = dataset.numbers(name)
-        else:
-            column = label_codes(dataset, name, hierarchy.domain)
-        values, codes = np.unique(column[rows], return_inverse=True)
+    def of(cls, name: str, hierarchy: Hierarchy, values: npt.NDArray[Any]) -> LatticeColumn:
         groups, widths = [], []
         for level in range(hierarchy.num_levels):
             groups.append(np.unique(hierarchy.groups(values, level), return_inverse=True)[1])
             widths.append(hierarchy.widths(values, level))
-        return cls(name, hierarchy, values, codes, tuple(groups), tuple(widths))
+        return cls(name, hierarchy, values, tuple(groups), tuple(widths))
 
     @cached_property
     def num_groups(self) -> tuple[int, ...]:
@@ -346,8 +346,8 @@ class LatticeColumn:
         """Whether values that merge at some level are neighbours, so that the order of values keeps them together."""
         return all(bool((np.diff(groups) >= 0).all()) for groups in self.groups)
 
-    def generalised(self, rows: IntArray, level: int) -> Generalised:
-        values = self.values[self.codes[rows]]
+    def generalised(self, codes: IntArray, level: int) -> Generalised:
+        values = self.values[codes]
         if isinstance(self.hierarchy, IntervalHierarchy):
             lower, upper = self.hierarchy.bounds(values, level)
             return Intervals(name=self.name, lower=lower, upper=upper)
@@ -372,12 +372,32 @@ class Records:
     of_row: IntArray
 
     @classmethod
-    def of(cls, stratum: IntArray, columns: Sequence[LatticeColumn]) -> Records:
-        num_strata = int(stratum.max(initial=-1)) + 1
-        keys, _ = _combined([(stratum, num_strata), *((c.codes, len(c.values)) for c in columns)])
-        _, first, of_row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        codes = tuple(column.codes[first] for column in columns)
-        return cls(stratum[first], num_strata, columns, codes, counts.astype(np.int64), of_row)
+    def of(
+        cls, finest: Finest, hierarchies: Mapping[str, Hierarchy], chosen: IntArray, of_row: IntArray | None = None
+    ) -> Records:
+        """Make records of some finest classes, in the order of hierarchies; without rows, these are the rows."""
+        stratum, num_strata = finest.strata(len(finest.values) - len(hierarchies))
+        columns, codes = [], []
+        for (name, hierarchy), own in zip(hierarchies.items(), finest.codes[-len(hierarchies) :], strict=True):
+            values: npt.NDArray[Any] = finest.values[name].to_numpy(zero_copy_only=False)
+            rank = np.arange(len(values))
+            if not isinstance(hierarchy, IntervalHierarchy):
+                values, rank = np.unique(hierarchy.domain.codes(np.asarray(values, dtype=object)), return_inverse=True)
+            columns.append(LatticeColumn.of(name, hierarchy, values))
+            codes.append(rank.reshape(-1)[own[chosen]])
+        sizes = [len(column.values) for column in columns]
+        keys, _ = combined([(stratum[chosen], num_strata), *zip(codes, sizes, strict=True)])
+        order = np.argsort(keys, kind="stable")
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        in_order = tuple(code[order] for code in codes)
+        rows = place if of_row is None else place[of_row]
+        return cls(stratum[chosen][order], num_strata, columns, in_order, finest.counts[chosen][order], rows)
+
+    @classmethod
+    def of_dataset(cls, dataset: Dataset, hierarchies: Mapping[str, Hierarchy]) -> Records:
+        finest = FinestFold.of(dataset.schema, tuple(hierarchies)).whole(dataset)
+        return cls.of(finest, hierarchies, np.arange(len(finest)), finest.of_row)
 
     def keys(self, node: Node, record: IntArray) -> tuple[IntArray, int]:
         """Return a number for each of some records, equal if they look alike at a node, and a bound of the numbers."""
@@ -385,7 +405,7 @@ class Records:
         parts = [(self.stratum[record], self.num_strata)]
         for column, codes, level in zip(self.columns, self.codes, node, strict=False):
             parts.append((column.groups[level][codes[record]], column.num_groups[level]))
-        return _combined(parts)
+        return combined(parts)
 
     def merged(self, node: Node, finer: Groups) -> Groups:
         keys, num_keys = self.keys(node, finer.record)
@@ -404,13 +424,12 @@ class Records:
         counts = np.bincount(self.of_row[chosen], minlength=len(self.counts))
         return replace(self, counts=counts.astype(np.int64))
 
-    def class_of_row(self, node: Node, k: int) -> IntArray:
-        """Return the class of each row at a node, in the order of public values and generalisations; -1 below k."""
+    def classes(self, node: Node, k: int) -> IntArray:
+        """Return the class of each record at a node, in the order of public values and generalisations; -1 below k."""
         keys, _ = self.keys(node, np.arange(len(self.counts)))
         _, group = np.unique(keys, return_inverse=True)
         kept = np.bincount(group, weights=self.counts) >= k
-        number = np.where(kept, np.cumsum(kept) - 1, -1)
-        return np.asarray(number[group][self.of_row], dtype=np.int64)
+        return np.asarray(np.where(kept, np.cumsum(kept) - 1, -1)[group], dtype=np.int64)
 
     def kept_counts(self, k: int) -> IntArray:
         """Count for every node the rows in groups of at least k. Shape: an axis of levels for each attribute."""
@@ -443,30 +462,18 @@ class Records:
             self._count(counts, node, groups, k)
 
 
-def _combined(parts: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
-    """Combine several numbers, each below its bound, into one that keeps their order; also return its bound."""
-    keys, num_keys = parts[0]
-    for codes, num in parts[1:]:
-        if num_keys * num >= MAX_KEY:
-            present, keys = np.unique(keys, return_inverse=True)
-            num_keys = len(present)
-        keys, num_keys = keys * num + codes, num_keys * num
-    return keys, num_keys
-
-
-def generalised_at(
-    node: Node, columns: Sequence[LatticeColumn], of_row: IntArray
-) -> tuple[tuple[Generalised, ...], list[Fraction]]:
+def generalised_at(node: Node, records: Records, of_record: IntArray) -> tuple[tuple[Generalised, ...], list[Fraction]]:
     """Return what classes show at a node, and the loss by attribute: widths as shares of the domain, times sizes."""
-    kept = np.flatnonzero(of_row >= 0)
-    sizes = class_sizes(of_row[kept])
-    # member : one row of each class, all of which look alike at this node
+    kept = np.flatnonzero(of_record >= 0)
+    sizes = class_sizes(of_record[kept], records.counts[kept])
+    # member : one record of each class, all of which look alike at this node
     member = np.empty(len(sizes), dtype=np.int64)
-    member[of_row[kept]] = kept
-    lost = []
-    for column, level in zip(columns, node, strict=True):
+    member[of_record[kept]] = kept
+    lost, shown = [], []
+    for column, codes, level in zip(records.columns, records.codes, node, strict=True):
         # Products may pass 2**63; halves of 26 bits do not.
-        high, low = np.divmod(column.widths[level][column.codes[member]], 2**26)
+        high, low = np.divmod(column.widths[level][codes[member]], 2**26)
         widths = int(np.dot(high, sizes)) * 2**26 + int(np.dot(low, sizes))
         lost.append(Fraction(widths, column.hierarchy.whole))
-    return tuple(column.generalised(member, level) for column, level in zip(columns, node, strict=True)), lost
+        shown.append(column.generalised(codes[member], level))
+    return tuple(shown), lost

@@ -27,6 +27,7 @@ from dunnage.mechanisms.base import (
     Epsilon,
     Flag,
     Foresight,
+    MadeRows,
     Mechanism,
     Number,
     Outcome,
@@ -60,6 +61,7 @@ from dunnage.model.schema import Role, Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import floats, generalised, require, same
+from dunnage.release.kinds.rows import EachRow, check_each
 from dunnage.text import percent_at_most
 
 if TYPE_CHECKING:
@@ -90,9 +92,63 @@ class NoisyColumns:
             columns[name] = (noisy, *of_column.interval(noisy))
         return cls(columns, RowMeasures(records=len(dataset), noise=stated_noise(cells)))
 
+    def released(self, dataset: Dataset, order: IntArray) -> dict[str, object]:
+        # data : public columns, then per attribute the noisy value and its interval
+        columns: dict[str, object] = {}
+        for attribute in dataset.schema.public:
+            columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
+        for name, (values, lower, upper) in self.columns.items():
+            columns.update({name: values[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
+        return columns
+
 
 def stated_noise(cells: Mapping[str, Cells]) -> dict[str, list[NoiseCell]]:
     return {name: [NoiseCell(**cell) for cell in of_column.describe()] for name, of_column in cells.items()}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyRows:
+    """Release rows with noise where they live."""
+
+    cells: Mapping[str, Cells]
+
+    def make(self, dataset: Dataset, noise: Noise) -> MadeRows:
+        rows = np.arange(len(dataset))
+        return MadeRows(rows, NoisyColumns.of(self.cells, dataset, noise).released(dataset, rows), {})
+
+
+def _ends_of(name: str) -> tuple[str, str]:
+    return f"{name}_lower", f"{name}_upper"
+
+
+@dataclass(frozen=True)
+class EachLaw(EachRow):
+    """Intervals follow from the law of the noise."""
+
+    cells: Cells | None = None
+
+    def holds(self, rows: pa.Table) -> bool:
+        assert self.cells is not None
+        value, *ends = (floats(rows, name) for name in self.columns)
+        return all(map(np.array_equal, self.cells.interval(value), ends))
+
+
+class RowFold:
+    """What needs the rows only when they are released."""
+
+    def start(self) -> None: ...
+
+    def add(self, state: None, dataset: Dataset) -> None: ...
+
+    def merge(self, state: None, other: None) -> None: ...
+
+    def dump(self, state: None) -> bytes:
+        return b""
+
+    def load(self, data: bytes) -> None: ...
+
+    def result(self, state: None) -> bool:
+        return True
 
 
 class NoisyMechanism(Mechanism):
@@ -106,13 +162,8 @@ class NoisyMechanism(Mechanism):
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Outcome:
         noisy = self.perturb(dataset, prepared, noise)
         order = noise_arrays.permutation(noise, len(dataset))
-        # data : row, public columns, then per attribute the noisy value and its interval
-        columns: dict[str, object] = {"row": np.arange(len(order), dtype=np.int64)}
-        for attribute in dataset.schema.public:
-            columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
-        for name, (values, lower, upper) in noisy.columns.items():
-            columns.update({name: values[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
-        return Outcome(data=pa.table(columns), measures=noisy.measures, rows=order)
+        data = pa.table({"row": np.arange(len(order)), **noisy.released(dataset, order)})
+        return Outcome(data=data, measures=noisy.measures, rows=order)
 
     @abc.abstractmethod
     def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells] | None:
@@ -135,10 +186,8 @@ class NoisyMechanism(Mechanism):
             yield "every noisy value and interval lies in the public domain; the release does not state the noise"
             return
         require(same_noise(cells, measures), "certificate.json: the noise does not follow from the mechanism")
-        for name, of_column in cells.items():
-            value, *ends = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
-            fits = all(map(np.array_equal, of_column.interval(value), ends))
-            require(fits, f"data: intervals of {name} do not follow from its noise")
+        failure = "data: intervals of {} do not follow from its noise"
+        check_each(release, [EachLaw(name, failure.format(name), _ends_of(name), cells[name]) for name in cells])
         yield "every noisy value is on its public grid; intervals follow from the laws of the noise, these from epsilon"
 
     def noisy_promise(
@@ -313,6 +362,18 @@ class NoisyValues(NoisyMechanism):
 
     def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells]:
         return self.cells(schema)
+
+    def fold(self, schema: Schema, period: str | None) -> RowFold:
+        return RowFold()
+
+    def draw(self, dataset: Dataset, prepared: None, noise: Noise) -> Outcome:
+        if not dataset.elsewhere:
+            return super().draw(dataset, prepared, noise)
+        cells = self.cells(dataset.schema)
+        drawn = dataset.draw_rows(NoisyRows(cells), noise)
+        return Outcome(
+            data=drawn.data, measures=RowMeasures(records=len(dataset), noise=stated_noise(cells)), drawn=drawn
+        )
 
     def cells(self, schema: Schema) -> dict[str, Cells]:
         """Return the law of each noisy column; refuse a column that cannot get noise."""

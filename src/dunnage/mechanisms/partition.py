@@ -32,6 +32,7 @@ from dunnage.mechanisms.classes import (
     Alpha,
     ClassMechanism,
     EquivalenceClasses,
+    FinestFold,
     Importance,
     Intervals,
     Statistic,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
 
 _COMPILE_FROM_RUNS = 20_000
-_CELLS_A_ROW = 4  # a histogram has at most so many cells for each row
 Borders = tuple[tuple[int, int], ...]  # for each class its first run and the run after its last
 MAX_PACKED = 200_000  # items packed in total while candidates are compared
 MIN_COMPARED = 4
@@ -107,9 +107,9 @@ class Partition(ClassMechanism):
 
     Runtime
     -------
-    One attribute: O(n) on a grid of decimals, O(n log n) to sort elsewhere; then at most O(n k) steps, on smooth data
-    hardly more than n if k is below some thousands. Several: some seconds for ten thousand records, limited by counted
-    steps and not by the clock.
+    One attribute: O(n) to count equal values, O(m log m) to sort the m different ones; then at most O(m k) steps, on
+    smooth data hardly more than m if k is below some thousands. Several: some seconds for ten thousand records, limited
+    by counted steps and not by the clock.
 
     Utility
     -------
@@ -189,20 +189,28 @@ class Partition(ClassMechanism):
         Refuses if a combination of public values has fewer than k records, or if every record would be suppressed.
         """
         attributes = self._attributes(dataset.schema)
+        if len(attributes) == 1:
+            return self._cut_one(dataset, attributes[0])
         stratum, num_strata = strata(dataset)
         check_stratum_sizes(np.bincount(stratum, minlength=num_strata), self.k, dataset)
-        if len(attributes) == 1:
-            return self._cut_one(dataset, attributes[0], stratum, num_strata)
         result = self._cut_several(dataset, attributes, stratum, num_strata)
         outcome = "is proven least" if result.proven else f"could be at most {percent_at_most(result.gap)} lower"
         _log.info("partition of %d attributes: the loss %s", len(attributes), outcome)
         return result
 
-    def _cut_one(self, dataset: Dataset, attribute: Attribute, stratum: IntArray, num_strata: int) -> SearchResult:
+    def fold(self, schema: Schema, period: str | None) -> FinestFold | None:
+        """Count the values of one attribute; several are cut in memory."""
+        return FinestFold.of(schema) if len(self._attributes(schema)) == 1 else None
+
+    def _cut_one(self, dataset: Dataset, attribute: Attribute) -> SearchResult:
         # runs : rows of one stratum and equal value, which must stay together
-        run_of_row, of_stratum, values, counts = equal_rows(stratum, dataset.numbers(attribute.name), num_strata)
+        fold, finest = FinestFold.of(dataset.schema), self.folded(dataset)
+        of_stratum, num_strata = finest.strata(len(dataset.schema.public))
+        sizes = np.bincount(of_stratum, finest.counts, minlength=num_strata).astype(np.int64)
+        check_stratum_sizes(sizes, self.k, dataset)
+        values = finest.numbers(attribute.name)
         lower, upper, span = self._ends(values, attribute.numeric)
-        runs = Runs.of(of_stratum, counts, lower, upper)
+        runs = Runs.of(of_stratum, finest.counts, lower, upper)
         solve = _solve if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve.plain
         first = np.full(len(runs.lower), -1, dtype=np.int64)
         price = float(self.alpha) * span
@@ -239,8 +247,11 @@ class Partition(ClassMechanism):
         if (class_of_run < 0).all():
             raise refuse_empty(self.alpha)
         weight = float(dict(self.importance).get(attribute.name, 1))
-        classes = EquivalenceClasses(
-            of_row=class_of_run[run_of_row],
+        classes = EquivalenceClasses.of_finest(
+            dataset,
+            fold,
+            finest,
+            class_of_run,
             generalised=(self._interval(attribute, values, class_of_run),),
             losses=(loss / span,),
             importance=(weight,),
@@ -365,32 +376,6 @@ class Runs:
     def of(cls, stratum: IntArray, counts: IntArray, lower: FloatArray, upper: FloatArray) -> Runs:
         starts = np.concatenate([[0], np.flatnonzero(np.diff(stratum)) + 1, [len(counts)]])
         return cls(lower, upper, np.append(0, np.cumsum(counts)), starts)
-
-
-def equal_rows(
-    stratum: IntArray, values: FloatArray, num_strata: int
-) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
-    """Return the run of each row, and of each run, in order: its stratum, its value and how many rows it has."""
-    scale = decimal_scale(values)
-    whole = np.rint(values * scale) if scale is not None else values
-    low, high = float(whole.min()), float(whole.max())
-    if scale is not None and num_strata * (high - low + 1) <= _CELLS_A_ROW * len(values):
-        # On a grid a histogram gives the runs without sorting.
-        width = int(high - low) + 1
-        cell = (whole - low).astype(np.int64) + width * stratum
-        in_cell = np.bincount(cell, minlength=num_strata * width)
-        cells = np.flatnonzero(in_cell)
-        of_cell = np.empty(in_cell.size)
-        of_cell[cell] = values
-        run_of_cell = np.cumsum(in_cell > 0) - 1
-        return run_of_cell[cell], cells // width, of_cell[cells], in_cell[cells]
-    order = np.argsort(values) if num_strata == 1 else np.lexsort((values, stratum))
-    ordered, of_stratum = values[order], stratum[order]
-    first = np.append(0, np.flatnonzero((np.diff(of_stratum) != 0) | (np.diff(ordered) != 0)) + 1)
-    counts = np.diff(np.append(first, len(order)))
-    run_of_row = np.empty(len(order), dtype=np.int64)
-    run_of_row[order] = np.repeat(np.arange(len(first)), counts)
-    return run_of_row, of_stratum[first], ordered[first], counts
 
 
 def opening_runs(runs: Runs, first: IntArray) -> npt.NDArray[np.bool_]:

@@ -37,10 +37,9 @@ from dunnage.mechanisms.classes import (
     EquivalenceClasses,
     class_table,
     released_column,
-    row_table,
-    strata,
+    row_columns,
 )
-from dunnage.mechanisms.full_domain import LatticeColumn, Node, Records, generalised_at, hierarchies_of
+from dunnage.mechanisms.full_domain import Node, Records, generalised_at, hierarchies_of
 from dunnage.mechanisms.noisy import (
     Given,
     cut_cells,
@@ -386,7 +385,7 @@ class SampledLattice(ClassRelease):
         classes = lattice.classes(sampled, node, self.least)
         summary = class_table(dataset, classes, "bounds")
         rows = np.flatnonzero(classes.of_row >= 0)
-        data = row_table(dataset, summary, rows, classes.of_row[rows])
+        data = pa.table({"row": np.arange(len(rows)), **row_columns(dataset, summary, rows, classes.of_row[rows])})
         num_sampled, num_kept = int(sampled.sum()), len(rows)
         # No figure depends on a record that was left out.
         sizes = class_sizes(classes.of_row[rows])
@@ -445,9 +444,9 @@ class SampledLattice(ClassRelease):
         scores = np.array([float(score) for score in lattice.scores(self._rule, kept, num, self.suppression_weight)])
         weights = np.exp(scores - scores.max())
         probability = weights / weights.sum()
-        nodes, lines = [], []
+        nodes, lines, names = [], [], [column.name for column in lattice.records.columns]
         for number in np.argsort(-probability, kind="stable")[:_MAX_NODES_SHOWN]:  # among equals, lower levels first
-            levels = dict(zip([column.name for column in lattice.columns], lattice.node(int(number)), strict=True))
+            levels = dict(zip(names, lattice.node(int(number)), strict=True))
             would_keep, chance = int(kept.flat[number]), float(probability[number])
             share = would_keep / max(num, 1)
             nodes.append({"levels": levels, "kept": would_keep, "share": share, "probability": chance})
@@ -498,16 +497,13 @@ class SampledLattice(ClassRelease):
 class _Lattice:
     """All rows of a dataset, encoded for every node. Private."""
 
-    columns: Sequence[LatticeColumn]
     records: Records
     precision: IntArray  # for every node 1 less the mean of level / top level, in units of 1 / denominator
     denominator: int
 
     @classmethod
     def of(cls, dataset: Dataset, hierarchies: Mapping[str, Hierarchy]) -> _Lattice:
-        rows = np.arange(len(dataset))
-        columns = [LatticeColumn.of(dataset, name, hierarchy, rows) for name, hierarchy in hierarchies.items()]
-        records = Records.of(strata(dataset)[0], columns)
+        records = Records.of_dataset(dataset, hierarchies)
         # The precision of every node in whole units; a single level loses nothing.
         num_levels = [hierarchy.num_levels for hierarchy in hierarchies.values()]
         tops = [max(num - 1, 1) for num in num_levels]
@@ -515,7 +511,7 @@ class _Lattice:
         lost = np.zeros((), dtype=np.int64)
         for num, top in zip(num_levels, tops, strict=True):
             lost = np.add.outer(lost, np.arange(num, dtype=np.int64) * (common // top))
-        return cls(columns, records, common * len(tops) - lost, common * len(tops))
+        return cls(records, common * len(tops) - lost, common * len(tops))
 
     def node(self, number: int) -> Node:
         return tuple(int(level) for level in np.unravel_index(number, self.precision.shape))
@@ -528,13 +524,15 @@ class _Lattice:
         return rule.scores(utility, Fraction(1, most * self.denominator), num_sampled)
 
     def classes(self, sampled: BoolArray, node: Node, k: int) -> EquivalenceClasses:
-        of_row = np.where(sampled, self.records.only(sampled).class_of_row(node, k), -1)
-        generalised, lost = generalised_at(node, self.columns, of_row)
+        records = self.records.only(sampled)
+        of_record = records.classes(node, k)
+        of_row = np.where(sampled, of_record[records.of_row], -1)
+        generalised, lost = generalised_at(node, records, of_record)
         return EquivalenceClasses(
             of_row=of_row,
             generalised=generalised,
             losses=tuple(float(loss) for loss in lost),
-            importance=(1.0,) * len(self.columns),
+            importance=(1.0,) * len(node),
             levels=node,
         )
 

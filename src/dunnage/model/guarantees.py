@@ -493,6 +493,9 @@ PUBLIC_FEATURES = _assumed("public features")
 PUBLIC_TIERS = _assumed("public tiers")
 EVERY_SLOT = _assumed("every slot reports")
 NO_METADATA = _assumed("network not covered")
+KEYED_STREAMS = _assumed("keyed streams")
+STREAMS_NOTE = "noise.md#streams-of-one-key"
+KEYED_CHOICE = _assumed("keyed choice of trips")
 REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)  # of every report
 SENT_BY = {  # who sent reports to a collector, if known
     "gateway": _assumed("senders are gateways"),
@@ -538,6 +541,11 @@ class Promise:
     def voided(self, why: str) -> Promise:
         """Return the same promise marked as not private."""
         return replace(self, basis=Basis.VOID, holds=None, why=why)
+
+    def with_streams(self) -> Promise:
+        """Return the promise of rows whose noise comes from streams of one key: docs/proofs/noise.md."""
+        assumptions, notes = (*self.assumptions, KEYED_STREAMS), (*self.notes, *([STREAMS_NOTE] if self.notes else []))
+        return replace(self, assumptions=assumptions, notes=notes)
 
     def to_dict(self) -> dict[str, object]:
         """Return the promise as plain data, with the place of its proof, for certificates."""

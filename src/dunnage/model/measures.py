@@ -28,8 +28,8 @@ _MAX_PAIRS = 2**22
 _NUMBER_TYPES = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
 
 
-def class_sizes(class_id: IntArray) -> IntArray:
-    return np.bincount(class_id).astype(np.int64)
+def class_sizes(class_id: IntArray, weights: IntArray | None = None) -> IntArray:
+    return np.bincount(class_id, weights).astype(np.int64)  # exact below 2^53
 
 
 def sort_key(column: pa.Array) -> FloatArray | IntArray:
@@ -77,8 +77,10 @@ def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: 
     return measures.model_copy(update={"k_reached": fewest_persons, "persons": Persons(smallest=fewest_persons)})
 
 
-def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | None = None) -> Diversity:
-    table = _occurrences(class_id, column)
+def sensitive_measures(
+    class_id: IntArray, column: pa.Array, times: IntArray | None = None, *, ordered: bool | None = None
+) -> Diversity:
+    table = _occurrences(class_id, column, times)
     ordered = is_ordered(column) if ordered is None else ordered
     closest = _largest_distance(table, ordered=ordered)
     return Diversity(l=int(np.bincount(table.classes).min()), t=closest, distance=DISTANCE_WORDS[ordered])
@@ -175,12 +177,14 @@ class _Occurrences(NamedTuple):
     whole: IntArray  # How often each value occurs in the whole table
 
 
-def _occurrences(class_id: IntArray, column: pa.Array) -> _Occurrences:
+def _occurrences(class_id: IntArray, column: pa.Array, times: IntArray | None = None) -> _Occurrences:
+    """Count values by class; with ``times``, each line stands for several records."""
     rank = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64) - 1
-    pairs, counts = np.unique(class_id * (int(rank.max()) + 1) + rank, return_counts=True)
+    pairs, inverse = np.unique(class_id * (int(rank.max()) + 1) + rank, return_inverse=True)
     classes, values = np.divmod(pairs, int(rank.max()) + 1)
+    counts, sizes = class_sizes(inverse.reshape(-1), times), class_sizes(class_id, times)
     # One line for each value of each class, by class, then value.
-    return _Occurrences(classes, values, counts, sizes=class_sizes(class_id)[classes], whole=np.bincount(rank))
+    return _Occurrences(classes, values, counts, sizes=sizes[classes], whole=class_sizes(rank, times))
 
 
 def _ordered_distances(table: _Occurrences) -> FloatArray:

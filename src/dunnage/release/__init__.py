@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
+from dunnage.folds import NUM_BATCH_ROWS, ROW, Fold, Rows, S, numbered
 from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement, Certificate
 from dunnage.model.documents import to_text
 from dunnage.model.domains import clock_text
@@ -90,6 +91,7 @@ class Release(Displayed, Tabular):
     data: pa.Table  # one line for each released record (or count, or estimate)
     classes: pa.Table | None = None  # one line for each class, in k-anonymous releases
     members: pa.Table | None = None  # one line for each class member, if multisets were released
+    rows: Rows | None = None  # where an engine counts the rows of ``data``
 
     def __post_init__(self) -> None:
         for name, table in self.tables.items():
@@ -160,9 +162,9 @@ class Release(Displayed, Tabular):
         """Names of the released numbers with bounds that can be added up: times of day cannot."""
         return [name for name in self.bounded if not self.attributes[name].clock]
 
-    def as_text(self, table: str) -> pa.Table:
-        """Return a table as CSV has it for people: times of day as HH:MM instead of minutes."""
-        made: pa.Table = self.tables[table]
+    def as_text(self, table: str, part: slice = slice(None)) -> pa.Table:
+        """Return a table, or some of its rows, as CSV has it for people: times of day as HH:MM instead of minutes."""
+        made: pa.Table = self.tables[table][part]
         endings = {"_lower": np.floor, "_upper": np.ceil, "_mean": np.rint, "": np.rint}
         rounds = {f"{n}{end}": by for n, item in self.attributes.items() if item.clock for end, by in endings.items()}
         for index, item in enumerate(made.schema):
@@ -170,6 +172,23 @@ class Release(Displayed, Tabular):
                 minutes = rounds[item.name](floats(made, item.name)).astype(np.int64).tolist()
                 made = made.set_column(index, item.name, pa.array(map(clock_text, minutes), pa.string()))
         return made
+
+    def csv_parts(self, table: str) -> Iterator[bytes]:
+        """Yield a table as CSV, part by part."""
+        for first in range(0, max(1, self.tables[table].num_rows), NUM_BATCH_ROWS):
+            sink = io.BytesIO()
+            write_csv(self.as_text(table, slice(first, first + NUM_BATCH_ROWS)), sink, header=not first)
+            yield sink.getvalue()
+
+    def fold(self, fold: Fold[S]) -> S:
+        """Fold the rows of ``data``, where they live."""
+        if self.rows is not None:
+            return self.rows.fold(fold)
+        state, first = fold.start(), 0
+        for batch in self.data.select([name for name in fold.columns if name != ROW]).to_batches(NUM_BATCH_ROWS):
+            fold.add(state, numbered(batch, np.arange(first, first + len(batch))) if ROW in fold.columns else batch)
+            first += len(batch)
+        return state
 
     @property
     def noisy(self) -> bool:
@@ -226,7 +245,7 @@ class Release(Displayed, Tabular):
                     "type": next((name for check, name in _FRICTIONLESS_TYPES if check(f.type)), "string"),
                     "description": self.owner.column_words(f.name, self, name),
                 }
-                for f in self.as_text(name).schema
+                for f in self.as_text(name, slice(0, 0)).schema
             ]
             resource = {
                 "name": name,
@@ -258,8 +277,9 @@ class Release(Displayed, Tabular):
         ``Publication.write`` is the safe way to do this: under a temporary name, after the key.
         """
         for name, table in self.tables.items():
-            (folder / f"{name}.parquet").write_bytes(parquet_bytes(table))
-            write_csv(self.as_text(name), folder / f"{name}.csv")
+            pq.write_table(table, folder / f"{name}.parquet", compression="none")
+            with (folder / f"{name}.csv").open("wb") as stream:
+                stream.writelines(self.csv_parts(name))
         for name, content in self.texts(folder).items():
             (folder / name).write_bytes(content)
         certificate = self.certificate.with_files({path.name: file_digest(path) for path in sorted(folder.iterdir())})
@@ -334,13 +354,6 @@ def check_files(folder: Path, certificate: Certificate) -> None:
         raise CheckFailed("; ".join(printable(problem) for problem in sorted(problems)))
 
 
-def parquet_bytes(table: pa.Table, compression: str = "none") -> bytes:
-    """Write a table as Parquet: without compression, so that the same table has the same bytes everywhere."""
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression=compression)
-    return sink.getvalue()
-
-
 def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
     listed = [name for name in TABLES if f"{name}.parquet" in certificate.files]
     if "data" not in listed:
@@ -351,7 +364,7 @@ def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
             # In CSV each cell takes a character and a separator at least, and here few bytes more than its text.
             limit = MIN_TABLE_BYTES + BYTES_PER_CHARACTER * (folder / f"{name}.csv").stat().st_size
             with (folder / f"{name}.parquet").open("rb") as stream:
-                tables[name] = Parquet.open(stream, limit).read()
+                tables[name] = Parquet.open(stream, limit).spooled()
     except Oversized:
         raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv can have.") from None
     except (pa.ArrowException, OSError, ValueError):  # a name in the footer may not be UTF-8

@@ -434,11 +434,12 @@ def as_text(column: pa.Array) -> pa.Array:
     return escape_text(column) if is_text(column.type) else column
 
 
-def write_csv(table: pa.Table, sink: Path | BinaryIO) -> None:
+def write_csv(table: pa.Table, sink: Path | BinaryIO, *, header: bool = True) -> None:
     """Write CSV that a spreadsheet can open without running anything."""
     for index, item in enumerate(table.schema):
         table = table.set_column(index, item.name, as_text(table.column(index)))
-    pacsv.write_csv(table, str(sink) if isinstance(sink, Path) else sink)
+    options = pacsv.WriteOptions(include_header=header)
+    pacsv.write_csv(table, str(sink) if isinstance(sink, Path) else sink, options)
 
 
 def write_workbook(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:

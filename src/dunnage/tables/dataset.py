@@ -14,13 +14,15 @@ import hmac
 import json
 import os
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +32,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.errors import InputError, InternalError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.model.documents import close_word, suggestion
 from dunnage.model.domains import DAY_SECONDS, Graph, Numeric, Stops, Tree, Windows, decimal_scale, split_stamps
@@ -158,7 +160,8 @@ class Dataset:
         the policy keeps rows that are not released for the next time.
     """
 
-    folded: tuple[IntArray, IntArray] | None = None  # cells of trips that were counted elsewhere, and their counts
+    elsewhere = False  # whether the rows stay where they live: :mod:`dunnage.engines`
+    folded: Any = None  # then, what the fold of the policy's mechanism gave
     _as_read: tuple[pa.Table, IntArray] | None = None  # all cells before any rule, and which rows are of the period
 
     def __init__(
@@ -181,6 +184,23 @@ class Dataset:
         self.source_rows = parts.source_rows[parts.starts[:-1]]
         self.left_out = left_out or LeftOut()
         self.num_left_out = len(self.left_out)
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """The first row of each batch of which there is a digest, where rows live elsewhere."""
+        return ()
+
+    def draw_rows(self, maker: Any, noise: Any) -> Any:
+        """Release rows that stay where they live."""
+        raise InternalError("these rows are here.")
+
+    def sort_rows(self, sorting: Any) -> Any:
+        """Bring rows together that stay where they live."""
+        raise InternalError("these rows are here.")
+
+    def fold_rows(self, fold: Any) -> Any:
+        """Fold rows once more that stay where they live."""
+        raise InternalError("these rows are here.")
 
     def under(self, policy: Policy) -> Dataset:
         """Return the same rows under a policy that reads the same columns in the same way."""
@@ -265,9 +285,14 @@ class Dataset:
         """The number of the person of each record, from 0; None if the policy does not name persons."""
         if self.schema.person is None:
             return None
-        column = self.column(self.schema.person)
+        codes: IntArray = self.rider_labels().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        return codes
+
+    def rider_labels(self) -> pa.DictionaryArray:
+        """Return who each record is of."""
+        column = self.column(str(self.schema.person))
         # A space after a name does not make another person.
-        return _codes(pc.utf8_trim_whitespace(column) if is_text(column.type) else column)
+        return _coded(pc.utf8_trim_whitespace(column) if is_text(column.type) else column)
 
     def cells(self, source_rows: IntArray, names: Sequence[str]) -> dict[str, pa.Array]:
         """Return columns of a list for the owner, as they were read, for some rows of the source."""
@@ -319,6 +344,31 @@ class Dataset:
             for piece in _content(self.parts.column(name)):
                 state.update(piece)
         return state.hexdigest()
+
+    def digest_at(self, key: bytes, cuts: Sequence[int]) -> str:
+        """Return the digest of rows that were released elsewhere, in batches that begin at these source rows."""
+        rows, starts = self.parts.source_rows, self.parts.starts
+        if len(starts) != len(rows) + 1:
+            return ""  # rows are merged only in memory
+        ends, digests = np.searchsorted(rows, [*cuts, sys.maxsize]), []
+        for first, (start, end) in zip(cuts, pairwise(ends.tolist()), strict=True):
+            digests.append((first, content_digest(self.parts.take(np.arange(start, end)))))
+        return batches_digest(key, digests)
+
+
+def content_digest(parts: Parts) -> bytes:
+    """Return a digest of rows and their numbers."""
+    state = hashlib.sha256(np.ascontiguousarray(parts.source_rows).tobytes())
+    for name in sorted(parts.table.column_names):
+        state.update(name.encode() + b"\0")
+        for piece in _content(parts.column(name)):
+            state.update(piece)
+    return state.digest()
+
+
+def batches_digest(key: bytes, digests: Iterable[tuple[int, bytes]]) -> str:
+    content = b"".join(first.to_bytes(8, "little") + digest for first, digest in sorted(digests))
+    return hmac.digest(key, b"batches\0" + content, "sha256").hex()
 
 
 def check_period(policy: Policy, period: str | None) -> None:
@@ -481,13 +531,16 @@ def _records(
 
 def _codes(column: pa.Array) -> IntArray:
     """Give equal values equal numbers, in the order of their first appearance."""
+    codes: IntArray = _coded(column).indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _coded(column: pa.Array) -> pa.DictionaryArray:
     if pa.types.is_floating(column.type):
         column = pc.add(column.cast(pa.float64()), 0.0)  # negative zero is zero
     if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
         column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    encoded = column.dictionary_encode(null_encoding="encode")
-    codes: IntArray = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes
+    return column.dictionary_encode(null_encoding="encode")
 
 
 def _content(column: pa.Array) -> Iterator[Any]:

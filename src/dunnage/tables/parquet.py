@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # imported when a table is read: policies do not need it
     import pyarrow as pa
 
 BATCH_ROWS = 1 << 20
+GROUP_ROWS = 1 << 20  # rows in a row group of Parquet, as Arrow writes it
 MIN_LIMIT, MAX_RATIO = 512 << 20, 128
 _HEADER_BYTES = 1 << 16  # of a page: statistics repeat its smallest and largest cell
 _WIDTHS = {"BOOLEAN": 8, "INT32": 8, "FLOAT": 8, "INT64": 8, "DOUBLE": 8, "INT96": 12}  # in an Arrow array, at most
@@ -116,6 +118,19 @@ class Parquet(NamedTuple):
                 raise Oversized
         return pa.concat_tables(groups)
 
+    def spooled(self) -> pa.Table:
+        """Return the table as it lies on the disk, if it has many rows."""
+        if self.file.metadata.num_rows <= GROUP_ROWS:
+            return self.read()
+        spool, total = Spool(), 0
+        for index in range(self.file.num_row_groups):
+            group = self.dense(self.file.read_row_group(index, use_threads=False))
+            total += group.nbytes
+            if total > self.limit:
+                raise Oversized
+            spool.add(group)
+        return spool.table()
+
     def dense(self, table: Any) -> Any:
         """Give columns of codes the type of their entries, if these fit into memory; labels stay codes."""
         import pyarrow as pa
@@ -140,6 +155,44 @@ class Parquet(NamedTuple):
         for place, kind in columns.items():
             table = table.set_column(place, table.schema.field(place).with_type(kind), table.column(place).cast(kind))
         return table
+
+
+class Spool:
+    """A table on the disk that is read where it lies: the system keeps of it in memory what there is room for."""
+
+    def __init__(self) -> None:
+        descriptor, self._path = tempfile.mkstemp(suffix=".arrow")
+        os.close(descriptor)
+        self._writer: Any = None
+        self._waiting: list[pa.Table] = []
+
+    def add(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        while sum(part.num_rows for part in self._waiting) >= GROUP_ROWS:
+            self._write(GROUP_ROWS)
+
+    def _write(self, num: int) -> None:
+        import pyarrow as pa
+
+        whole = pa.concat_tables(self._waiting)
+        if self._writer is None:
+            self._writer = pa.ipc.new_file(self._path, whole.schema)
+        self._writer.write_table(whole.slice(0, num).combine_chunks(), GROUP_ROWS)
+        self._waiting = [whole.slice(num)]
+
+    def table(self) -> pa.Table:
+        import pyarrow as pa
+
+        try:
+            if self._waiting:
+                self._write(GROUP_ROWS)
+                self._writer.close()
+            if self._writer is None:
+                return pa.table({})
+            with pa.memory_map(self._path) as source:
+                return pa.ipc.open_file(source).read_all()
+        finally:
+            os.unlink(self._path)  # the table keeps what it needs
 
 
 def is_gapless(stream: BinaryIO) -> bool:

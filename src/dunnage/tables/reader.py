@@ -31,6 +31,7 @@ import numpy as np
 
 from dunnage.arrays import IntArray
 from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.folds import Piece
 from dunnage.tables.parquet import BATCH_ROWS, Oversized, Parquet, max_decoded
 from dunnage.text import several
 
@@ -668,6 +669,13 @@ class RowStream:
                     yield part, groups, first
                     groups, size, first = [], 0, first + size
 
+    def row_groups(self) -> list[Piece]:
+        """Return every row group of Parquet files; names do not depend on where the files are."""
+        return [
+            Piece(f"{part.name}:{groups[0]}".encode(), first, part.absolute(), groups[0], file_stamp(part))
+            for part, groups, first in self.pieces(1)
+        ]
+
     def batches(self, columns: Sequence[str], num_rows: int) -> Iterator[tuple[pa.RecordBatch, IntArray]]:
         """Yield some columns and the position of each row in the source, from 0."""
         if not self.parts:
@@ -700,6 +708,11 @@ class RowStream:
                 yield batch.slice(skip).select(columns), positions[skip:] - 1
         if bad_rows:
             self.problems.append(_other_length(bad_rows, len(names), "Fix or quote the cells."))
+
+
+def file_stamp(path: Path) -> tuple[int, int]:
+    stated = path.stat()
+    return stated.st_size, stated.st_mtime_ns
 
 
 def parquet_batches(

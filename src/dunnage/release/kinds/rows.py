@@ -8,7 +8,8 @@ were formed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.exact import bounded_text, exact
+from dunnage.folds import ROW
 from dunnage.model.certificate import Certificate, NoiseCell, RowMeasures, SlotMeasures
 from dunnage.model.domains import CodedDomain, Graph, Numeric, Tree
 from dunnage.model.guarantees import KAnonymity, SampledDP
@@ -49,6 +51,7 @@ from dunnage.release.kinds import (
     with_role,
 )
 from dunnage.tables.columns import SET_TYPE, is_set
+from dunnage.tables.finest import CountingFold, Finest
 from dunnage.text import percent, percent_at_most
 
 if TYPE_CHECKING:
@@ -91,10 +94,11 @@ class NoisyKind(Kind):
         require(release.certificate.rows.records == len(release), "certificate.json: the number of records is wrong")
         for name in generalised(release):
             domain = numeric_domain(release, name)
-            value, lower, upper = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
-            inside = domain.contains(lower) & domain.contains(upper) & (lower <= value) & (value <= upper)
-            require(bool(inside.all()), f"data: an interval of {name} misses its value or leaves the public domain")
-            require(bool(domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
+            ends = (f"{name}_lower", f"{name}_upper")
+            missed = f"data: an interval of {name} misses its value or leaves the public domain"
+            off = f"data: a value of {name} is not on the public grid"
+            each = (EachInterval(name, failure, ends, domain, failure is off) for failure in (missed, off))
+            check_each(release, list(each))
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
         return (*NOT_CHECKED, *NOISE_NOT_CHECKED)
@@ -182,9 +186,94 @@ def _check_unchanged(release: Release) -> None:
 
 
 def _check_rows(release: Release) -> str:
-    rows = release.data.column("row").to_numpy()
-    require(bool(np.array_equal(rows, np.arange(release.data.num_rows))), "data: column row is not 0, 1, 2 ...")
+    check_each(release, [EachRow("row", "data: column row is not 0, 1, 2 ...", (ROW,))])
     return f"{release.data.num_rows} rows"
+
+
+@dataclass(frozen=True)
+class EachRow:
+    """A check of a column that each row passes or fails on its own. This one: it counts the rows from 0."""
+
+    name: str
+    failure: str
+    more: tuple[str, ...] = ()  # other columns
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.name, *self.more)
+
+    def holds(self, rows: pa.Table) -> bool:
+        return bool(np.array_equal(rows.column(self.name).to_numpy(), rows.column(ROW).to_numpy()))
+
+
+@dataclass(frozen=True)
+class EachInterval(EachRow):
+    """Noisy values lie on the grid, inside their intervals, and those in the domain."""
+
+    domain: Numeric | None = None
+    on_grid: bool = False
+
+    def holds(self, rows: pa.Table) -> bool:
+        assert self.domain is not None
+        value, lower, upper = (floats(rows, name) for name in self.columns)
+        if self.on_grid:
+            return bool(self.domain.on_grid(value).all())
+        inside = self.domain.contains(lower) & self.domain.contains(upper) & (lower <= value) & (value <= upper)
+        return bool(inside.all())
+
+
+@dataclass(frozen=True)
+class ChecksFold:
+    """Find which checks fail for any row."""
+
+    checks: tuple[EachRow, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for check in self.checks for name in check.columns))
+
+    def start(self) -> set[int]:
+        return set()
+
+    def add(self, state: set[int], batch: pa.RecordBatch) -> None:
+        rows = pa.Table.from_batches([batch])
+        state.update(number for number, check in enumerate(self.checks) if not check.holds(rows))
+
+    def merge(self, state: set[int], other: set[int]) -> None:
+        state |= other
+
+    def dump(self, state: set[int]) -> bytes:
+        return bytes(sorted(state))
+
+    def load(self, data: bytes) -> set[int]:
+        return set(data)
+
+
+def check_each(release: Release, checks: Sequence[EachRow]) -> None:
+    """Check each row of ``data``, wherever it lives."""
+    if failed := release.fold(ChecksFold(tuple(checks))):
+        require(False, checks[min(failed)].failure)
+
+
+@dataclass(frozen=True)
+class AlikeFold(CountingFold):
+    """Count rows of ``data`` that look alike in some columns."""
+
+    columns: tuple[str, ...]
+    in_classes: bool  # without rows that are in no class
+
+    def columns_of(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        table = comparable(pa.Table.from_batches([rows]))
+        table = table.filter(pc.greater_equal(table.column("class_id"), 0)) if self.in_classes else table
+        return {name: table.column(name).combine_chunks() for name in self.columns}
+
+
+def alike(release: Release, *names: str) -> Finest:
+    fold = AlikeFold((*names, "class_id"), release.noisy)
+    state = release.fold(fold)
+    if not state:  # no rows
+        fold.add(state, pa.RecordBatch.from_pylist([], schema=release.data.select(fold.columns).schema))
+    return fold.result(state)
 
 
 def _noise_lines(noise: Mapping[str, list[NoiseCell]]) -> list[str]:
@@ -417,11 +506,6 @@ def _classes(release: Release) -> pa.Table:
     return release.classes
 
 
-def _in_classes(release: Release) -> pa.Table:
-    """Return the rows of data that are in a class: all but those outside the sample, which have noise."""
-    return release.data.filter(pc.greater_equal(release.data.column("class_id"), 0)) if release.noisy else release.data
-
-
 def _k_of(release: Release) -> int:
     guarantee = release.certificate.guarantee
     if isinstance(guarantee, KAnonymity):
@@ -435,32 +519,33 @@ def _check_k(release: Release) -> str:
     """Recount k: the smallest group over all public and generalised columns together."""
     k = _k_of(release)
     columns = [*with_role(release, PUBLIC), *_class_columns(release)]
-    data = _in_classes(release)
-    if not data.num_rows:
+    lines = alike(release, *columns)
+    if not len(lines):
         require(not isinstance(release.certificate.guarantee, KAnonymity), "data: no row, so nothing is k-anonymous")
         return f"k = {k} requested, for no rows"
-    groups = comparable(data).group_by(columns).aggregate([([], "count_all"), ("class_id", "min"), ("class_id", "max")])
-    smallest = int(np.min(groups.column("count_all").to_numpy()))
+    table = pa.table({**{name: lines.column(name) for name in lines.values}, "\0num": lines.counts})
+    groups = table.group_by(columns).aggregate([("\0num", "sum"), ("class_id", "min"), ("class_id", "max")])
+    smallest = int(np.min(groups.column("\0num_sum").to_numpy()))
     require(smallest >= k, f"data: the smallest class has {smallest} records, not {k}")
     require(groups.column("class_id_min").equals(groups.column("class_id_max")), "data: class_id splits a class")
-    num_classes = len(np.unique(data.column("class_id").to_numpy()))
+    num_classes = len(lines.values["class_id"])
     require(groups.num_rows == num_classes, "data: class_id joins records that do not look alike")
     return f"k = {k} requested, {smallest} reached, counted over {', '.join(columns)}"
 
 
 def _check_classes(release: Release) -> str:
-    data, classes = _in_classes(release), _classes(release)
-    class_id = data.column("class_id").to_numpy()
+    lines, classes = alike(release, *_class_columns(release)), comparable(_classes(release))
+    class_id = lines.column("class_id").to_numpy()
     ids = classes.column("class_id").to_numpy()
     require(bool(np.array_equal(ids, np.arange(len(ids)))), "classes: class_id is not 0, 1, 2 ...")
     # Before counting: a huge number would need a huge array.
     ends = (int(class_id.min()), int(class_id.max())) if len(class_id) else (0, -1)
     require(ends == (0, len(ids) - 1), "data: a class_id is not in classes")
-    sizes = class_sizes(class_id)
+    sizes = class_sizes(class_id, lines.counts)
     require(bool(np.array_equal(sizes, classes.column("size").to_numpy())), "classes: sizes do not add up")
-    classes, data = comparable(classes), comparable(data)
     for name in _class_columns(release):
-        same = np.array_equal(classes.column(name).to_numpy()[class_id], data.column(name).to_numpy())
+        of_class, of_line = classes.column(name).to_numpy(), lines.column(name).to_numpy(zero_copy_only=False)
+        same = np.array_equal(of_class[class_id], of_line)
         require(bool(same), f"classes: {name} differs between classes and data")
     return "class sizes, bounds, nodes, sets and means agree between data and classes"
 
@@ -596,11 +681,14 @@ def check_figures(release: Release, rules: ClassRelease) -> str:
             fits = _k_of(release) <= fewest <= int(sizes.min())
             require(fits, "certificate.json: the number of persons does not fit k and the class sizes")
         figures: dict[str, object] = size_measures(sizes, _k_of(release), num_suppressed, fewest).plain()
-        class_id = release.data.column("class_id").to_numpy()
-        figures["sensitive"] = {
-            name: sensitive_measures(class_id, sensitive_column(release, name), ordered=rules.sensitive_order).plain()
-            for name in with_role(release, SENSITIVE)
-        }
+        sensitive = dict[str, object]()
+        for name in with_role(release, SENSITIVE):
+            lines = alike(release, name)
+            values = ranked(lines.column(name), release.attributes[name].plain())
+            class_id = lines.column("class_id").to_numpy()
+            measured = sensitive_measures(class_id, values, lines.counts, ordered=rules.sensitive_order)
+            sensitive[name] = measured.plain()
+        figures["sensitive"] = sensitive
         own = rules.own_figures(release, num_suppressed)
         figures |= own
         words = "k, class sizes, risks, l, t, importance and distortion" if own else words
