@@ -199,6 +199,9 @@ def test_hadamard_response_of_one_report_has_a_closed_form():
     law = HadamardResponse(num_inputs=29, epsilon=TWO)
     slow = found_by_all_sequences(rows_of(law), [1 / 29] * 29, 1)
     assert locate(law, 1).value == pytest.approx(slow, rel=1e-12)
+    law = SubsetSelection(num_inputs=17, epsilon=ONE)  # 131,072 symbols, of which few are possible: not listed
+    assert locate(law, 1).computed
+    assert not locate(law, 1, np.arange(1.0, 18.0)).computed
     large = locate(HadamardResponse(num_inputs=4097, epsilon=ONE), 1)
     assert large.computed
     assert large.baseline < large.value < math.e * large.baseline

@@ -18,6 +18,7 @@ import dunnage as dn
 import dunnage_demo as demo
 from dunnage.advising.frontier import Frontier
 from dunnage.errors import InternalError, OutputError
+from dunnage.ledger.witness import state_folder
 from dunnage.text import unbroken
 from dunnage_demo import run_demo
 from dunnage_demo.story import Numbers, Story, Traced, bars_picture, find_field, signed
@@ -346,3 +347,12 @@ def test_only_value_and_baseline_of_a_finding_are_in_its_unit(tmp_path):
     numbers = Numbers(tmp_path)
     parts = ("value", "baseline", "details/loss")
     assert [numbers.finding("audit.json", "guess", part).text for part in parts] == ["50 %", "25 %", "2"]
+
+
+def test_the_machine_forgets_the_ledgers_of_a_demo():
+    """A second demo in the same folder has new ledgers, which the machine would refuse as old copies."""
+    before = state_folder()
+    with pytest.raises(ZeroDivisionError), demo._ledgers_forgotten():
+        assert state_folder() != before
+        raise ZeroDivisionError
+    assert state_folder() == before

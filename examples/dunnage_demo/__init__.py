@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dunnage.errors import OutputError
+from dunnage.ledger.witness import STATE
 from dunnage.showing.figures import Svg, render
 from dunnage_demo import carriers, loads, riders
 from dunnage_demo.story import NUMBERS_FILE, Progress, Story, numbers_table, write_text
@@ -47,13 +51,28 @@ def run_demo(
     except OSError as error:
         raise OutputError(f"{folder} cannot be created: {error.strerror}. Choose another place.") from None
     stories: dict[str, Story] = {}
-    for name, run in _STORIES.items():
-        (folder / name).mkdir(mode=0o700)
-        stories[name] = run(folder / name, quick=quick, tell=tell)
+    with _ledgers_forgotten():
+        for name, run in _STORIES.items():
+            (folder / name).mkdir(mode=0o700)
+            stories[name] = run(folder / name, quick=quick, tell=tell)
     tell("writing the page")
     write_text(folder / NUMBERS_FILE, numbers_table([story.numbers for story in stories.values()]))
     write_text(folder / REPORT, demo_page(stories))
     return Demo(folder / REPORT, tuple(story.line for story in stories.values()))
+
+
+@contextmanager
+def _ledgers_forgotten() -> Iterator[None]:
+    """Let the machine forget the ledgers of the demo: its data are generated, and --force deletes its ledgers."""
+    before = os.environ.get(STATE)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[STATE] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(STATE)
+            if before is not None:
+                os.environ[STATE] = before
 
 
 def demo_page(stories: dict[str, Story]) -> str:

@@ -89,6 +89,7 @@ _MAX_SLOTS = 1 << 27  # Slots of all vehicles, sampled or not, that the truth is
 # How often a law without a closed form is simulated; the more symbols there are, the less often
 SIMULATIONS, MIN_SIMULATIONS = 2_000, 200
 MAX_ENUMERATED = 1 << 17  # Multisets of symbols that are enumerated
+MAX_LISTED = 1 << 12  # Symbols whose multisets are
 MAX_ENTRIES = 1 << 22  # Entries of a channel's matrix, or of a table of draws, that are kept at once
 MAX_RESPONSES = 600  # Reports for which randomised response is computed in closed form
 MAX_DRAWN_REPORTS = 2_000  # Reports of one vehicle that are simulated; more of them locate it no less often
@@ -806,18 +807,18 @@ def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Gues
         return Guess.exactly(chance, baseline)
     if isinstance(law, RandomisedResponse) and alike and num_reports <= MAX_RESPONSES:
         return Guess.exactly(response_guess(len(possible), law.num_inputs, law.p, num_reports), baseline)
-    few = law.num_symbols <= MAX_ENUMERATED and law.num_inputs * law.num_symbols <= MAX_ENTRIES
+    every = num_reports == 1 and alike and len(possible) == law.num_inputs
+    if isinstance(law, SubsetSelection) and every:  # every set speaks for some place
+        return Guess.exactly(float(1 + law.rarity) * law.p / law.num_inputs, baseline)
+    few = law.num_symbols <= MAX_LISTED and law.num_inputs * law.num_symbols <= MAX_ENTRIES
     if few and math.comb(law.num_symbols + num_reports - 1, num_reports) <= MAX_ENUMERATED:
         return Guess.exactly(enumerated_guess(channel_matrix(law), prior, num_reports), baseline)
     if num_reports > MAX_DRAWN_REPORTS:
         fewer = _within(law, MAX_DRAWN_REPORTS, prior, noise)
         return Guess(fewer.value, (fewer.interval[0], 1.0), baseline)
-    every = num_reports == 1 and alike and len(possible) == law.num_inputs
     if isinstance(law, HadamardResponse) and every and law.num_inputs >= 3 * law.num_blocks:
         # Any column agrees with one of the rows 1, 2 and 3 of a block: every symbol speaks for some place.
         return Guess.exactly(2 * law.num_blocks * law.p / law.num_inputs, baseline)
-    if isinstance(law, SubsetSelection) and every:
-        return Guess.exactly(float(1 + law.rarity) * law.p / law.num_inputs, baseline)
     return _simulated_guess(law, num_reports, prior, noise)
 
 
