@@ -25,11 +25,10 @@ from typer import Argument, Option
 import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.auditing import advise, audit, prove
-from dunnage.cli.devices import DEFAULT_DEVICES, alarms, device_app, estimate, identity_app
+from dunnage.cli.devices import DEFAULT_DEVICES, alarms, device_app, estimate, identity_app, serve
 from dunnage.cli.generate import generate_app
 from dunnage.cli.ledger import approve, budget_app, ledger_app, propose, refuse, sign
 from dunnage.cli.planning import apply, pack, size
-from dunnage.cli.serving import serve
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, InternalError, OutputError, ParameterError
 from dunnage.model.guarantees import Basis
