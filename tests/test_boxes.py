@@ -231,7 +231,7 @@ def test_a_plan_of_boxes_goes_round(folder):
     """Publish, pack, write, read, apply and audit, with sides as intervals and with public sides."""
     for name in ("hidden", "public"):
         data = dn.load(folder / "boxes.csv", folder / f"{name}.toml")
-        release, key = dn.publish(data)
+        release, key = dn.publish(data, ledger=folder / f"{name}.sqlite")
         plan = dn.pack(release, capacity=ROOMY, box=BOX, seconds=1)
         assert plan.certified.at_least == 1
         assert plan.bound <= plan.num_bins

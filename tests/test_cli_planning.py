@@ -299,7 +299,7 @@ def spoil_key() -> None:
 
 
 def spoil_release() -> None:
-    fine("publish parcels.csv --policy parcels.toml -o other --again")
+    fine("publish parcels.csv --policy parcels.toml -o other --again --ledger other.sqlite")
     shutil.rmtree("release")
     shutil.move("other", "release")
     shutil.move("other.key.parquet", "release.key.parquet")

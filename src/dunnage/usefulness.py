@@ -222,7 +222,7 @@ class Part(NamedTuple):
             others = {name: columns for name, columns in others.items() if not {*columns}.isdisjoint(SLOT_COLUMNS)}
         errors, levels = list[list[float]](), {**asked, **others}
         for draw in range(num_draws):
-            if sum(error[0] for error in errors) > num_draws * largest:
+            if sum(error[0] for error in errors if error) > num_draws * largest:
                 break
             noise = Noise(seed=SEED + draw)
             table = trial.mechanism.draw_table(trips, prepared, noise, self.rows)

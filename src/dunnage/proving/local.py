@@ -374,6 +374,8 @@ def check_location(long: bool) -> Iterator[Verdict]:
     for method in _UNARY:
         yield _places(f"method {method}", _SMALL, method=method, **_unary(long))
     yield _places("method hadamard", _SMALL, method="hadamard")
+    for method in ("best", "subset-selection", "projective"):
+        yield _places(f"method {method}", _SMALL, epsilon="0.5", method=method)
     yield _places("method hadamard, epsilon 4", _SMALL, epsilon=4, method="hadamard")
     yield _planar(_SMALL, "0.1")
     for tier in _TIERS:
@@ -417,6 +419,8 @@ def _paths(variant: str, grid: Grid, steps: int = 2, **given: Any) -> Verdict:
 
 def check_trajectory(long: bool) -> Iterator[Verdict]:
     yield _paths("method auto", _SMALL, epsilon=3)
+    for method in ("best", "subset-selection", "projective"):
+        yield _paths(f"method {method}", _SMALL, epsilon=3, method=method)
     for method in ("randomised-response", "hadamard"):
         yield _paths(f"method {method}", _SMALL, method=method)
     for method in _UNARY:

@@ -34,6 +34,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from dunnage.noise import arrays as noise_arrays
+from dunnage.noise.priorities import priorities
 from dunnage.noise.source import Noise
 from dunnage.proving.verdict import UNBOUNDED
 
@@ -94,7 +95,9 @@ class Decisions(Noise):
 
     def draw_bytes(self, n: int) -> bytes:
         """Return bytes for salts and keys, which no release contains: always the same."""
-        return bytes(n)
+        key = _Key(n)
+        key.decisions = self
+        return key
 
     def bits(self, n: int) -> int:
         """Refuse: bare bits say nothing about the law they serve."""
@@ -163,6 +166,22 @@ class Decisions(Noise):
         return list(self._take(orders, [1 / len(orders)] * len(orders)))
 
 
+class _Key(bytes):
+    """A key that knows whose decisions it stands for."""
+
+    decisions: Decisions
+
+
+def _ordered(priorities: Callable[..., Any], key: bytes, rows: Any, choice: int) -> Any:
+    """Stand in for keyed priorities: under a random key every order is equally likely, as certificates assume."""
+    if not isinstance(key, _Key):
+        return priorities(key, rows, choice)
+    ranks = np.empty((len(rows), 2), dtype=np.int64)
+    ranks[key.decisions.permutation(len(rows)), 0] = np.arange(len(rows))
+    ranks[:, 1] = 0
+    return ranks
+
+
 _NUMBERS = ("below", "geometric", "discrete_laplace", "discrete_gaussian", "exponential_choice")
 _COINS = ("bernoulli", "bernoulli_exp", "bernoulli_logistic", "bernoulli_odds")
 _OTHERS = ("below_each", "permutation", "tail_counts", "binomial_exp", "binomial", "packed_bits")
@@ -200,6 +219,7 @@ def diverted() -> contextlib.AbstractContextManager[None]:
     """Turn array draws from :class:`Decisions` into decisions too; draws from any other noise stay as they are."""
     draws = {name: getattr(noise_arrays, name) for name in (*_NUMBERS, *_COINS, *_OTHERS)}
     stand_ins = {id(draw): partial(_stand_in, name, draw) for name, draw in draws.items()}
+    stand_ins[id(priorities)] = partial(_ordered, priorities)
     # Some modules have a function under a name of their own.
     return with_values(
         (module, name, stand_ins[id(value)])
