@@ -305,10 +305,11 @@ def _remedies(trial: Trial, part: Part, largest: float) -> Iterator[Remedy]:
             num_trips = changed.policy.expect.trips * changed.longer
             parts[changed.longer] = Part.of(trial.policy, changed.period, num_trips)
         try:
-            released = parts[changed.longer].errors(changed, largest=largest)[0]
+            predicted = parts[changed.longer].errors(changed, largest=largest)
         except ParameterError:  # the mechanism refuses such a table
             return None
-        return Remedy(changed.change, released) if released.error <= largest else None
+        # None: a single window for the whole day cannot be predicted from busy hours.
+        return Remedy(changed.change, predicted[0]) if predicted and predicted[0].error <= largest else None
 
     none = True
     for changes in (_zones, _windows, _methods, _longer, _epsilons_and_methods):
