@@ -457,7 +457,7 @@ def _unchecked_parquet(release: Release, folder: Path) -> Iterator[str]:
     # other bytes: such a file must have no metadata and no gaps, and be hardly larger than it would be here.
     for name, table in release.tables.items():
         path, wrong = folder / f"{name}.parquet", f"{name}.parquet has more than a table"
-        with path.open("rb") as content, pq.ParquetFile(content) as file:  # a name may look like an address
+        with path.open("rb") as opened, pq.ParquetFile(opened) as file:  # a name may look like an address
             stated, schema = file.metadata, file.schema_arrow
         groups = [stated.row_group(index) for index in range(stated.num_row_groups)]
         chunks = [group.column(index) for group in groups for index in range(stated.num_columns)]
