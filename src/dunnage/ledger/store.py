@@ -106,6 +106,9 @@ class Session:
         entries = self.where(f"kind = 'spend' AND {self.field('rows', 'any_order')} = ?", digest)
         return [(entry.dataset, entry.at) for entry in entries]
 
+    def may_read(self, dataset: str) -> bool:
+        return True
+
     def contents(self) -> tuple[Identity, list[Entry]]:
         return self.identity(), [entry for name in self.datasets() for entry in self.where("dataset = ?", name)]
 
@@ -126,7 +129,7 @@ def _text(cell: object) -> str:
 def readable() -> Iterator[None]:
     try:
         yield
-    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
         raise LedgerError(f"the ledger has a row that cannot be read. {OLD_COPY}.") from error
 
 
@@ -387,6 +390,9 @@ class _PostgresSession(Session):
     def recognised(self, digest: str) -> list[tuple[str, str]]:
         return [(name, at) for name, at in self.run("SELECT * FROM dunnage.recognised(?)", [digest])]
 
+    def may_read(self, dataset: str) -> bool:
+        return bool(self.run("SELECT dunnage.role_of(?)", [dataset])[0][0])
+
 
 class PostgresStore:
     """One connection, in turns; a forked child opens its own."""
@@ -423,6 +429,9 @@ class PostgresStore:
                         self._url, autocommit=True, prepare_threshold=2, connect_timeout=int(BUSY_SECONDS)
                     )
                     self._pid = os.getpid()
+                    # Nobody waits for ever for a session that does not end its turn, nor keeps others waiting so.
+                    for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
+                        self._connection.execute(f"SET {setting} = '{BUSY_SECONDS:g}s'")
                     self.close = weakref.finalize(self, _close, self._connection, self._pid)
                 yield self._connection
             except errors.InsufficientPrivilege as error:
@@ -432,6 +441,11 @@ class PostgresStore:
                 ) from None
             except self._psycopg.Error as error:
                 state = getattr(error, "sqlstate", None) or ""
+                if isinstance(error, errors.LockNotAvailable):
+                    raise LedgerError(
+                        f"another session has kept its turn in the ledger {self.name} for {BUSY_SECONDS:g} seconds. "
+                        "Nothing was spent. Try again; if it stays so, the owner of the database can end that session."
+                    ) from None
                 if state in ("DN001", "DN003"):
                     raise Refusal(f"the ledger {self.name} refuses: {_said(error)}. Nothing was spent.") from None
                 raise LedgerError(
@@ -505,19 +519,21 @@ class PostgresStore:
         with self._connected() as connection, connection.transaction():
             if role == "none":
                 connection.execute("DELETE FROM dunnage.members WHERE (dataset, person) = (%s, %s)", [dataset, person])
-                return
-            connection.execute(
-                "INSERT INTO dunnage.members VALUES (%s, %s, %s) ON CONFLICT (dataset, person) "
-                "DO UPDATE SET role = excluded.role",
-                [dataset, person, role],
-            )
+            else:
+                connection.execute(
+                    "INSERT INTO dunnage.members VALUES (%s, %s, %s) ON CONFLICT (dataset, person) "
+                    "DO UPDATE SET role = excluded.role",
+                    [dataset, person, role],
+                )
+            left = connection.execute("SELECT count(*) FROM dunnage.members WHERE person = %s", [person]).fetchone()
+            verb, to = ("GRANT", "TO") if left[0] else ("REVOKE", "FROM")
             for rights in (
                 "USAGE ON SCHEMA dunnage",
                 "SELECT ON dunnage.entries, dunnage.heads, dunnage.ledger, dunnage.version",
                 "INSERT ON dunnage.entries",
                 "EXECUTE ON FUNCTION dunnage.role_of, dunnage.turn, dunnage.recognised",
             ):
-                connection.execute(sql.SQL(f"GRANT {rights} TO {{}}").format(sql.Identifier(person)))
+                connection.execute(sql.SQL(f"{verb} {rights} {to} {{}}").format(sql.Identifier(person)))
 
 
 def _close(connection: Any, pid: int) -> None:
