@@ -361,14 +361,18 @@ def prepare_noisy(place: Path, address: str) -> Path:
     return place
 
 
-def kill_anywhere(place: Path, generator: random.Random, seconds: float, options: list[str]) -> bool:
-    """Kill the command itself: a third at any moment since its start, the others once its folder is reserved."""
-    command = [*BARE, *PUBLISH[:-1], address_of(place), *options]
+def kill_anywhere(place: Path, generator: random.Random, pace: list[float], options: list[str]) -> bool:
+    """Kill the command itself: a third at any moment since its start, the others once its folder is reserved.
+
+    ``pace`` has the last time from the start to that, which differs with what else the machine does.
+    """
+    command, began = [*BARE, *PUBLISH[:-1], address_of(place), *options], time.perf_counter()
     environment, early = {**os.environ, "DUNNAGE_STATE": ".state"}, bool(options) or generator.random() < 1 / 3
     with subprocess.Popen(command, cwd=place, stdout=-3, stderr=-3, env=environment) as process:
         while not early and process.poll() is None and not any(place.glob(f".{RELEASE}.*")):
             time.sleep(0.002)
-        time.sleep(generator.uniform(0, seconds if early else seconds / 4))
+        pace[0] = pace[0] if early else time.perf_counter() - began
+        time.sleep(generator.uniform(0, 1.3 * pace[0] if early else 0.4 * pace[0]))
         process.kill()
     return process.returncode == KILLED
 
@@ -379,14 +383,14 @@ def kill_and_resume(root: Path, address: str, num: int, seed: int) -> int:
     began = time.perf_counter()
     first = prepare_noisy(root / f"first{seed}", address)
     subprocess.run([*BARE, *PUBLISH[:-1], address_of(first)], cwd=first, check=True, capture_output=True)
-    seconds = time.perf_counter() - began
+    pace = [time.perf_counter() - began]
     for batch in range(0, num, 10):
         places = [prepare_noisy(root / f"p{seed}-{n}", address) for n in range(batch, min(batch + 10, num))]
         for place in places:
-            killed += kill_anywhere(place, generator, seconds, [])
+            killed += kill_anywhere(place, generator, pace, [])
             check_left(place)
             if generator.random() < 1 / 3:
-                killed += kill_anywhere(place, generator, seconds, ["--resume"])
+                killed += kill_anywhere(place, generator, pace, ["--resume"])
                 check_left(place)
         check_resumed(places)
         check_again(places)

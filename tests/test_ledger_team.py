@@ -21,7 +21,7 @@ from tests.refusals import refusal
 from tests.test_ledger import budget, dp, purpose
 
 import dunnage as dn
-from dunnage.errors import BudgetError, LedgerError, Refusal
+from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
 from dunnage.ledger import Ledger, Rehearsed, Rule
 from dunnage.ledger.entries import COLUMNS, Entry, Kind, fraction_text, next_entry
 from dunnage.ledger.telling import check_ledger, told
@@ -531,6 +531,7 @@ def test_who_was_removed_sees_nothing(team):
     import psycopg
 
     with Ledger(team["owner"]) as owner:
+        refusal(ParameterError, owner.grant, "rides", "nobody_knows", "reader")
         for dataset in ("rides", "ruled"):
             owner.grant(dataset, "ann", "none")
     with psycopg.connect(team["ann"], autocommit=True) as raw:
@@ -653,8 +654,11 @@ def test_a_release_needs_another_person(place, keys):
     run(*PUBLISH).refused("approval")
     made = ["propose", "parcels.csv", "--policy", "parcels.toml", "--preview", "preview.json", "--sign"]
     run(*made, "eve.pem").refused("nobody")
-    proposal = fine(*made, "ann.pem")["proposal"]
+    first = fine(*made, "ann.pem")
+    proposal = first["proposal"]
+    assert (first["repeats"], first["preview"]["left_after"][:12]) == (False, "epsilon 150 ")
     approve = ["approve", LEDGER, proposal, "--preview", "preview.json", "--policy", "parcels.toml", "--sign"]
+    assert fine(*PUBLISH, "--dry-run")["left_after"].startswith("epsilon 150 "), "as if it were approved"
     run(*PUBLISH).refused("waits for 1 more approval")
     run(*approve, "ann.pem").refused("somebody else")
     run(*approve, "eve.pem").refused("nobody")
@@ -669,7 +673,9 @@ def test_a_release_needs_another_person(place, keys):
     fine(*PUBLISH)
     run(*PUBLISH, "--again", "--force").refused("used by spend")
     # A refusal counts, and so does one that comes after an approval.
-    second = fine(*made, "bo.pem")["proposal"]
+    again = fine(*made, "bo.pem")
+    second, repeats = again["proposal"], again["repeats"]
+    assert repeats
     fine("approve", LEDGER, second, "--sign", "ann.pem")
     fine("refuse", LEDGER, second, "--sign", "cy.pem", "--note", "too much")
     run(*PUBLISH, "--again", "--force").refused("refused by cy")

@@ -449,9 +449,11 @@ class Proposed:
     dataset: str
     run: DryRun
     facts: dict[str, str | None]  # digests of what people look at before they decide
+    repeats: bool = False  # the same was published before, so that publishing it needs ``again``
 
     def to_dict(self) -> dict[str, object]:
-        return {"proposal": self.id, "dataset": self.dataset, **self.facts, "preview": self.run.to_dict()}
+        told = {"proposal": self.id, "dataset": self.dataset, "repeats": self.repeats}
+        return {**told, **self.facts, "preview": self.run.to_dict()}
 
 
 def propose(
@@ -496,10 +498,11 @@ def propose(
             "note": note,
         }
         entry = book.propose(run.promise, data.purpose, key=sign, facts=facts)
+        repeats = book.repeat(run.promise, data.purpose)
     if preview is not None:
         with new_file(preview, private=True) as stream:
             stream.write(content)
-    return Proposed(entry.id, entry.dataset, run, facts)
+    return Proposed(entry.id, entry.dataset, run, facts, bool(repeats))
 
 
 def audit_digest(folder: str | os.PathLike[str]) -> str:

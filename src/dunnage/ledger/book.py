@@ -486,6 +486,7 @@ class Ledger:
         self.again, self.note, self.known_rows = again, _storable(note), _storable(known_rows)
         self.anchor = None if anchor is None else Path(anchor).absolute()
         self.out: Mapping[str, str] | None = None  # where the run that spends writes to, for --resume
+        self.lacks: list[str] | None = None  # of a rehearsal: approvals that are missing, which do not end it
 
     def _use(
         self, store: Store, *, who: str | None = None, clock: Callable[[], datetime] | None = None, witness: bool = True
@@ -582,7 +583,12 @@ class Ledger:
                 budget = purpose.budget
                 head = self._append_terms(session, head, dataset, budget, rule, "first budget, from the policy", None)
             if rule is not None:
-                content["about"] = approved_proposal(session, rule, dataset, content)
+                try:
+                    content["about"] = approved_proposal(session, rule, dataset, content)
+                except Refusal as error:
+                    if self.lacks is None:
+                        raise
+                    self.lacks.append(str(error))
             period = f"dataset = ? AND kind = 'spend' AND {session.field('period')} = ?"
             before = None if purpose.period is None else session.last(period, dataset, purpose.period)
             with readable():
@@ -943,10 +949,11 @@ class Rehearsal:
             refusals += [repeat] if repeat and not self._ledger.again else []
             refusals += [known] if known and not self._ledger.known_rows else []
         with self._ledger._copy() as copy:
-            copy.again, copy.known_rows = True, copy.known_rows or "rehearsed"
+            copy.again, copy.known_rows, copy.lacks = True, copy.known_rows or "rehearsed", []
             try:
                 copy._record(promise, purpose)
             except Refusal as error:
                 refusals.append(str(error))
+            refusals += copy.lacks
             statement = copy.statement(purpose.dataset)
         raise Rehearsed(promise, statement, refusals)

@@ -12,17 +12,18 @@ import re
 import secrets
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dunnage.errors import LedgerError, Refusal
+from dunnage.errors import LedgerError, ParameterError, Refusal
 from dunnage.folders import sync_folder
 from dunnage.ledger.entries import COLUMNS, FORMAT, Entry
 
-BUSY_SECONDS = 60.0
+BUSY_SECONDS, _TURN_SECONDS = 60.0, 0.004
 MEMORY = ":memory:"
 OLD_COPY = "A copy forgets what was spent since it was made: use one only if nothing was published after that"
 _APPLICATION_ID = 0x44554E4C  # "DUNL", in the header of every ledger
@@ -166,7 +167,17 @@ def _reported(name: str) -> Iterator[None]:
 
 @contextmanager
 def _transaction(database: sqlite3.Connection, begin: str) -> Iterator[Session]:
-    database.execute(begin)
+    # SQLite asks less and less often the longer it waits, so that newcomers are first. Here all have the same chance.
+    database.execute("PRAGMA busy_timeout = 0")
+    for tries in range(int(BUSY_SECONDS / _TURN_SECONDS) + 1):
+        try:
+            database.execute(begin)
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or tries >= int(BUSY_SECONDS / _TURN_SECONDS):
+                raise
+            time.sleep(_TURN_SECONDS)
+    database.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
     try:
         yield Session(lambda sql, values: database.execute(sql, values).fetchall())
         database.execute("COMMIT")
@@ -533,7 +544,13 @@ class PostgresStore:
                 "INSERT ON dunnage.entries",
                 "EXECUTE ON FUNCTION dunnage.role_of, dunnage.turn, dunnage.recognised",
             ):
-                connection.execute(sql.SQL(f"{verb} {rights} {to} {{}}").format(sql.Identifier(person)))
+                try:
+                    connection.execute(sql.SQL(f"{verb} {rights} {to} {{}}").format(sql.Identifier(person)))
+                except self._psycopg.errors.UndefinedObject:
+                    what = (
+                        f"the database has no user {person!r}. Whoever manages it creates one: CREATE ROLE ... LOGIN."
+                    )
+                    raise ParameterError(what) from None
 
 
 def _close(connection: Any, pid: int) -> None:
