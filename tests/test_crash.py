@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 
 import dunnage as dn
+from dunnage.ledger.entries import Entry, Kind
 from dunnage.ledger.telling import told
 from dunnage.publication import Key, key_path, stopped_runs
 from dunnage.samples import PackageSetting, generate_packages
@@ -233,9 +234,15 @@ def spends(place: Path) -> list[tuple[str, str]]:
         return list(told(ledger, dn.Policy.read(place / "parcels.toml").dataset).spends.items())
 
 
+def last_spend(place: Path) -> Entry:
+    with dn.Ledger.open_existing(address_of(place)) as ledger:
+        history = ledger.history(dn.Policy.read(place / "parcels.toml").dataset)
+        return [entry for entry in history if entry.kind == Kind.SPEND][-1]
+
+
 def check_resumed(places: list[Path]) -> None:
     """Resume in each place: a spend is finished or explained, and pays for one release at most."""
-    before = {place: spends(place) for place in places}
+    before, stopped = {place: spends(place) for place in places}, []
     for place, code in forked("resume", *places):
         said, after, release = (place / "output.txt").read_text(encoding="utf-8"), spends(place), place / RELEASE
         check_left(place)
@@ -250,6 +257,11 @@ def check_resumed(places: list[Path]) -> None:
             assert "nothing left this machine" in said
             assert after[-1][1].startswith("the run was stopped")
             assert not release.exists() or _verified(release).spend.id != after[-1][0]
+            stopped.append(place)
+    known = [place for place in stopped if str(place / RELEASE) in last_spend(place).body]  # not copies of places
+    for place, code in forked("resume", *known[:1]) if known else ():
+        assert code == 1, "it says so again"
+        assert "nothing left this machine" in (place / "output.txt").read_text(encoding="utf-8").splitlines()[-1]
 
 
 def check_again(places: list[Path]) -> None:
