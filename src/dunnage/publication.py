@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dunnage.errors import DunnageError, OutputError, Refusal, ReleaseError
-from dunnage.folders import check_room, sync_folder
+from dunnage.folders import check_room, lock, sync_folder
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.parquet import Parquet, max_decoded
@@ -323,10 +323,8 @@ def _temporary_names(target: Path, token: str) -> tuple[Path, Path]:
 
 def _lock(descriptor: int) -> bool:
     """Lock an open file for as long as this process lives; False if another process has locked it."""
-    import fcntl  # here, so that the module can be imported on systems without it
-
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
     except OSError:  # locked, or a file system without locks, where nothing ever counts as abandoned
         return False
     return True
