@@ -144,7 +144,7 @@ def lock(descriptor: int) -> None:
     import msvcrt
 
     os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)  # nobody may read a locked byte there: take one beyond the content
-    msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     os.lseek(descriptor, 0, os.SEEK_SET)
 
 

@@ -121,7 +121,9 @@ def unplanned_rows(data: Dataset, key: Key, left_behind: Sequence[int] = ()) -> 
     reasons = dict(data.left_out)
     if data.schema.trip is None:  # counts are of all rows
         stated = {row: reason for reason, rows in key.left_out.items() for row in rows}
-        missing = np.setdiff1d(data.parts.source_rows, key.table.column("source_row").to_numpy()).tolist()
+        released = np.zeros(int(data.parts.source_rows.max(initial=0)) + 1, dtype=bool)
+        released[key.table.column("source_row").to_numpy()] = True
+        missing = data.parts.source_rows[~released[data.parts.source_rows]].tolist()
         reasons |= {row: (stated.get(row, NOT_RELEASED), "") for row in (stated if data.elsewhere else missing)}
     reasons |= dict.fromkeys(left_behind, (NO_TRUCK, ""))
     rows = sorted(reasons)
