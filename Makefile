@@ -58,7 +58,7 @@ docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 reproduce: $(READY)
-	$(BIN)/python -m papers $(or $(PAPER),hoogervorst2019) $(if $(QUICK),--quick) --out reproduced
+	$(BIN)/python -m papers $(PAPER) $(if $(QUICK),--quick) --out reproduced
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dunnage needs Python 3.11 or newer; for example, set PYTHON=python3.12")'

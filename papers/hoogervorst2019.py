@@ -295,7 +295,7 @@ def _verdict_of_mean(
     if off > tolerance and len(values) >= PAPER["draws"]:
         return f"differs: not within ± {tolerance:.2g}; {why}"
     if off > tolerance or tolerance >= abs(paper - no_effect):
-        return f"not reproducible: {len(values)} draws tell it to ± {tolerance:.2g} only, ours is {off:.2g} off"
+        return f"not comparable: {len(values)} draws tell it to ± {tolerance:.2g} only, ours is {off:.2g} off"
     return f"agrees (within ± {tolerance:.2g})"
 
 

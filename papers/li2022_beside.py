@@ -26,6 +26,7 @@ from dunnage.kernels.bins.certified import BinKind, pack_vectors
 from dunnage.kernels.bins.chances import clopper_pearson
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues, published_noise, rank_clusters
 from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.noise.sampling import sampling_epsilon
 from dunnage.planning.linkage import NoisyRows
 from dunnage.samples import draw_weights
 from papers.hoogervorst2019 import Setting
@@ -50,6 +51,8 @@ from papers.li2022_runs import (
     published_sizes,
     sampled_lattice,
     seed_of,
+    stated,
+    whole_sample,
 )
 from papers.measuring import Run, column_of, mean_sd
 
@@ -325,6 +328,28 @@ def hierarchies(number: int, effort: Effort) -> list[dict[str, object]]:
     return rows
 
 
+READINGS = {"eq. 18 to the letter": False, "standard exponential mechanism": True}
+
+
+def readings(number: int, effort: Effort) -> list[dict[str, object]]:
+    """Run algorithm 1 on one setting by both readings of its choice of a node: the share of packages it suppresses."""
+    setting = TABLE_1[number]
+    hard = setting.numeral == HARD
+    ks = effort.hard_ks if hard else effort.ks
+    judges = [Judge.of(Job(LATTICE, setting, i, effort)) for i in range(effort.hard_runs if hard else effort.runs)]
+    row: dict[str, object] = {"setting": setting.numeral, "k": ", ".join(map(str, ks))}
+    for name, standard in READINGS.items():
+        kept = [
+            len(whole_sample(judge, k, DOUBLING, standard=standard).record) / len(judge.weights)
+            for judge in judges
+            for k in ks
+        ]
+        row[name] = 1 - float(np.mean(kept))
+    row["epsilon stated at k = 4"] = stated(4, setting.law.size)["epsilon stated"]
+    row["epsilon of the standard mechanism"] = float(sampling_epsilon(BETA) + CHOICE)
+    return [{**row, "runs": len(judges) * len(ks)}]
+
+
 # Risk of the whole plan
 
 
@@ -517,6 +542,7 @@ class Part:
 
 MEASURES: dict[str, Callable[..., list[dict[str, object]]]] = {
     "hierarchies": hierarchies,
+    "readings": readings,
     "identification": identification,
     "lattice identification": lattice_identification,
     "plan risk": plan_risk,
@@ -527,6 +553,7 @@ MEASURES: dict[str, Callable[..., list[dict[str, object]]]] = {
 def parts(effort: Effort) -> list[Part]:
     arguments: dict[str, Sequence[Any]] = {
         "hierarchies": range(len(TABLE_1)),
+        "readings": range(len(TABLE_1)),
         "identification": list(ATTACKS),
         "lattice identification": (2, 4, 6),
         "plan risk": range(len(RISKY)),

@@ -213,7 +213,7 @@ def test_a_second_collector_stops_itself(place, monkeypatch):
     if isinstance(place, Path):
         with pytest.raises(StoreError, match="another collector uses"):
             Store.open(place)
-        monkeypatch.setattr(stores.fcntl, "flock", lambda *given: None)  # as if it were another machine
+        monkeypatch.setattr(stores, "lock", lambda *given: None)  # as if it were another machine
     second = Bench(place, known=True)
     try:
         assert first.send(made(noise)).accepted == 1

@@ -16,7 +16,6 @@ first block, finds a chain there that is not its own, and stops.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import sqlite3
@@ -29,7 +28,7 @@ from typing import Any, NamedTuple
 
 from dunnage.devices.report import day_text
 from dunnage.errors import StoreError
-from dunnage.folders import sync_folder
+from dunnage.folders import lock, sync_folder
 
 BOOK_FILE, LOCK_FILE, PERIODS_FOLDER = "collector.sqlite", "collector.lock", "periods"
 POSTGRES = ("postgresql://", "postgres://")
@@ -157,7 +156,7 @@ class SqliteFile(Database):
 
     def _open(self) -> Any:
         is_new = not self.path.exists()
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
         try:
             if is_new:
@@ -325,11 +324,11 @@ class SqliteStore(Store):
             self._folder = folder / PERIODS_FOLDER
             self._folder.mkdir(mode=0o700, exist_ok=True)
             sync_folder(folder)
-            self._lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StoreError(f"{folder} cannot be used: {error.strerror}. Name another folder with --data.") from None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._lock)
         except OSError:
             os.close(self._lock)
             raise StoreError(f"another collector uses {folder}. Stop it first, or name another folder.") from None

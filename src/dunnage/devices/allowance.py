@@ -38,7 +38,6 @@ crashes, not against its owner. This module runs on Linux and macOS.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
@@ -54,7 +53,8 @@ from dunnage.devices.report import Report, packed, unpacked
 from dunnage.devices.task import FIRST_DAY, LAST_DAY, SECONDS_PER_DAY, Task
 from dunnage.errors import AllowanceError, ParameterError, TaskError
 from dunnage.exact import Exact, decimal_text, exact
-from dunnage.folders import sync_folder
+from dunnage.folders import lock as lock_file
+from dunnage.folders import sync_folder, unlock
 from dunnage.noise.source import Noise
 
 FORMAT = 2  # format 1 had no counter, cap or list of days
@@ -306,12 +306,16 @@ class Allowance:
         """Open the allowance of a vehicle, or start one."""
         # The first write would replace a link, and leave what it points to unspent.
         name = os.path.realpath(os.fspath(path))
+        if os.name == "nt":  # a file that is open cannot be replaced there
+            raise AllowanceError(
+                "an allowance can be kept on Linux and macOS only. Perturb readings on such a machine."
+            )
         with _reported(name):
             _check_place(name, enrol)  # before a lock appears beside a file that is not an allowance
             # The file itself is replaced at each write, so the lock is on another one.
-            lock = os.open(name + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(name + ".lock", os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(lock)
             except OSError:
                 os.close(lock)
                 raise _in_use(name) from None
@@ -346,9 +350,9 @@ class Allowance:
         self._begin_counting(counter)
 
     def _resume(self, tier: str | None, adopt: bool, now: float | None, cap: Exact | None, counter: str | None) -> None:
-        self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = os.open(self.path, os.O_RDONLY)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file)
         except OSError:
             raise _in_use(self.path) from None
         self._check_held()
@@ -755,9 +759,9 @@ def _content(name: str, most: int) -> bytes:
 
 def _write_file(name: str, content: bytes, how: int, *, durable: bool) -> int:
     """Write a file; return it open and locked."""
-    sink = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
+    sink = os.open(name, os.O_WRONLY | os.O_CREAT | how, 0o600)
     try:
-        fcntl.flock(sink, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(sink)
         while content:
             content = content[os.write(sink, content) :]
         if durable:
@@ -779,7 +783,7 @@ def _replace_file(name: str, content: bytes, *, durable: bool) -> int:
         if durable:
             sync_folder(os.path.dirname(name))
     except BaseException:
-        fcntl.flock(sink, fcntl.LOCK_UN)
+        unlock(sink)
         os.close(sink)
         raise
     return sink

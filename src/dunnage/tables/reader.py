@@ -136,7 +136,9 @@ def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = (), lim
     if not path.is_dir() and not is_named(path, PARQUET_ENDINGS):
         content, delimiter = csv_content(path, options.encoding), options.delimiter_in(path)
         with _refusing_csv(path, _BLOCK_BYTES):
-            names = _csv_names(path, lambda: io.BytesIO(content), delimiter, quoted=b'"' in content)
+            names = _csv_names(
+                path, lambda: io.BytesIO(content), delimiter, quoted=not _plain_quotes(content, delimiter)
+            )
             table, bad_rows = _parse_csv(content, names, delimiter)
         return _without(table, bad_rows, len(names), "Fix or quote the cells.")
     tables: list[pa.Table] = []
@@ -179,6 +181,21 @@ def _refusing_csv(path: Path, max_bytes: int) -> Iterator[None]:
     except (pa.ArrowException, csv.Error, StopIteration):
         remedy = f"Check quotes, [read] delimiter, and that no row is larger than {max_bytes >> 20} MiB."
         raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
+
+
+def _plain_quotes(content: bytes, delimiter: str) -> bool:
+    """Return whether all quotes are pairs around whole cells of usual length: no need to read row by row."""
+    data = np.frombuffer(content, dtype=np.uint8)
+    quotes = np.flatnonzero(data == ord('"'))
+    if len(quotes) % 2 or len(delimiter) != 1:
+        return False
+    ends = np.zeros(257, dtype=bool)
+    ends[[*map(ord, delimiter), *b"\r\n", 256]] = True  # 256: where the file begins and ends
+    around = np.full(len(data) + 2, 256, dtype=np.uint16)
+    around[1:-1] = data
+    opened, closed = quotes[::2], quotes[1::2]
+    plain = ends[around[opened]].all() and ends[around[closed + 2]].all()
+    return bool(plain and (closed - opened).max(initial=0) < csv.field_size_limit() and ord(delimiter) < 256)
 
 
 def _csv_names(path: Path, opened: Callable[[], BinaryIO], delimiter: str, *, quoted: bool) -> list[str]:
