@@ -21,9 +21,9 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,12 @@ TOP = 20  # pairs of stations that the application metric looks at
 BINS = 20  # bars of a histogram of attribute distortion
 
 
-Effort, FULL, QUICK = efforts(__name__)
+if TYPE_CHECKING:  # the class is made from what is written
+    Effort: TypeAlias = Any
+    FULL: Any
+    QUICK: Any
+else:
+    Effort, FULL, QUICK = efforts(__name__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -601,7 +606,7 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
         tables,
         report.short_rows,
         on_page={"figure6": lambda rows: []},
-        drawings={name: (lambda draw=draw: draw(results)) for name, draw in DRAWINGS.items()},
+        drawings={name: partial(draw, results) for name, draw in DRAWINGS.items()},
         note=note,
         data="rides",
         lines=quoted(results),
@@ -688,8 +693,10 @@ def _panels(by_title: Mapping[str, Sequence[Curve]], x_title: str = "k", **optio
 
 def _draw_3(results: Results) -> list[Svg]:
     def curves(column: str) -> list[Curve]:
-        ways = [(m, s, 0 if m == DENSITY else 1, s != UNIT) for m, s in CONFIGURATIONS]
-        return [_by_k(results, column, f"{m}, {s}", *look, method=m, scaling=s) for m, s, *look in ways]
+        return [
+            _by_k(results, column, f"{m}, {s}", 0 if m == DENSITY else 1, s != UNIT, method=m, scaling=s)
+            for m, s in CONFIGURATIONS
+        ]
 
     return _panels({ATTRIBUTE_NAMES.get(column, column): curves(column) for column in (*IN_TABLE_4, "total")})
 
@@ -743,7 +750,7 @@ def _draw_7(results: Results) -> list[Svg]:
 def _draw_limits(results: Results, scenario: str) -> list[Svg]:
     """Draw measures with limits, and without any as a dashed line."""
     measures = LIMIT_MEASURES[scenario] | {"total": "total, own importance", "suppressed": "share suppressed"}
-    limits, by_title = results.effort.limits[scenario], {}
+    limits, by_title = results.effort.limits[scenario], dict[str, list[Curve]]()
     for column, title in measures.items():
         by_title[title] = []
         for method in (DENSITY, GROWTH):

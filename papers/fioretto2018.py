@@ -18,6 +18,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -112,8 +113,8 @@ def _trips_created(results: Results) -> Iterator[Quoted]:
         method: [t / expected_trips(trips(WEEKDAY), e, method) - 1 for e, t in LAPLACE_TRIPS.items()]
         for method in (LAPLACE, FLOOR)
     }
-    cases = zip(LAPLACE_TRIPS, off[LAPLACE], off[FLOOR], strict=True)
-    parts = (f"epsilon {e:g}: {a:+.1%} off rounding, {b:+.1%} off rounding down" for e, a, b in cases)
+    three = zip(LAPLACE_TRIPS, off[LAPLACE], off[FLOOR], strict=True)
+    parts = (f"epsilon {e:g}: {a:+.1%} off rounding, {b:+.1%} off rounding down" for e, a, b in three)
     yield says("noisy-counts-are-rounded", ours=", ".join(parts))
     for epsilon, stated in H5_TRIPS.items():
         ours = {method: results.mean("trips", method, epsilon) for method in ("H5", *runs.READINGS)}
@@ -145,7 +146,7 @@ def _errors(results: Results) -> Iterator[Quoted]:
     for method, printed in TABLE_2.items():
         for day, stated in printed.items():
             ours, mae = ([results.mean(c, method, epsilon, day) for epsilon in IN_TABLE_2] for c in ("rmse", "mae"))
-            given = {"what": (method, day, _listed(IN_TABLE_2)), "paper": _listed(stated)}
+            given: dict[str, Any] = {"what": (method, day, _listed(IN_TABLE_2)), "paper": _listed(stated)}
             line = says(
                 "error-of-epsilon",
                 ours=(_listed(ours), _listed(mae)),
@@ -661,7 +662,7 @@ def _curves(results: Results, column: str, methods: Iterable[str], day: str, for
     return [Curve(method, _points(means), *STYLES[method]) for method, means in found.items()]
 
 
-_AGAINST = {"x_title": "epsilon", "draw": report.log_chart, "wide": True, "falling": True}
+_AGAINST: dict[str, Any] = {"x_title": "epsilon", "draw": report.log_chart, "wide": True, "falling": True}
 
 
 def _draw_5(results: Results) -> list[Svg]:
@@ -675,15 +676,15 @@ def _draw_5(results: Results) -> list[Svg]:
             paper[name] = printed if column == "rmse" else ()
             limits[name] = results.mean(column, NOTHING, 1.0, day)
         captions = dict.fromkeys(by_title, "diamonds: Table 2, H5 above and O5 below" if column == "rmse" else "")
-        beside = {"captions": captions, "paper": paper, "limits": limits, "limit": "publishing nothing"}
+        beside: dict[str, Any] = {"captions": captions, "paper": paper, "limits": limits, "limit": "publishing nothing"}
         parts += report.figure(by_title, y_title=title, title=f"{title}, log scale", **beside, **_AGAINST)
     return parts
 
 
 def _draw_fleets(fleets: Fleets) -> list[Svg]:
-    parts = []
+    parts = list[Svg]()
     for column, title in {"shuttles": "shuttles", "wait": "seconds of wait"}.items():
-        by_title, limits = {}, {}
+        by_title, limits = dict[str, list[Curve]](), dict[str, float]()
         for day in fleets.days:
             name = f"{day}, 8 to 10 am: {title}"
             means = {
@@ -692,7 +693,7 @@ def _draw_fleets(fleets: Fleets) -> list[Svg]:
             }
             by_title[name] = [Curve(method, _points(own), *STYLES[method]) for method, own in means.items()]
             limits[name] = getattr(fleets.truth(day), f"true_{column}")
-        beside = {"limits": limits, "limit": "the true trips' fleet", "named": not parts}
+        beside: dict[str, Any] = {"limits": limits, "limit": "the true trips' fleet", "named": not parts}
         parts += report.figure(by_title, y_title=title, **beside, **_AGAINST)
     return parts
 

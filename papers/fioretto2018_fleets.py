@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -120,7 +120,12 @@ def scene(place: str, day: str, draw: int) -> Scene:
     return Scene(Trips(dataset, true_counts(dataset)), Ground.of(city(seed=seed)))
 
 
-Effort, FULL, QUICK = efforts(__name__, "fleets")
+if TYPE_CHECKING:  # the class is made from what is written
+    Effort: TypeAlias = Any
+    FULL: Any
+    QUICK: Any
+else:
+    Effort, FULL, QUICK = efforts(__name__, "fleets")
 METHODS_QUICK = (LAPLACE, FLOOR, THRESHOLDED, "O3", "O5", PRESETS[0])
 
 

@@ -109,7 +109,11 @@ def _lattice(results: Results, tables: Tables) -> Iterator[Quoted]:
     for s in NUMERALS:
         points = [(x, results.mean("ratio", LATTICE, MOST, s, x)) for x in results.xs(LATTICE, s)]
         points = [(x, mean) for x, mean in points if not math.isnan(mean)]
-        rising[s] = float(np.polyfit(*zip(*points, strict=True), 1)[0]) if len(points) > 1 else math.nan
+        rising[s] = (
+            float(np.polyfit([x for x, _ in points], [mean for _, mean in points], 1)[0])
+            if len(points) > 1
+            else math.nan
+        )
     up, num = sum(slope > 0 for slope in rising.values()), len(rising)
     yield says("the-ratio-on-upper", ours=_listed(rising, ".3f"), agrees=up > num / 2, differs=(up, num))
     hard = results.values("ratio", LATTICE, MOST, HARD)
@@ -302,7 +306,7 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     )
     drawn = [report.explained(title, PAGE.explained[at], *_drawn(results, at)) for at, title in names.items()]
     short = [(title, "", report.short_rows(figures[figure])) for figure, title in names.items()]
-    own = {"sections": [*drawn, *beside_paper.sections], "markdown": [*short, *beside_paper.markdown]}
+    own: dict[str, Any] = {"sections": [*drawn, *beside_paper.sections], "markdown": [*short, *beside_paper.markdown]}
     return replace(beside_paper, **own).write(out)
 
 
@@ -377,7 +381,7 @@ def _form_panels(rows: Sequence[Row]) -> list[Svg]:
         for setting in dict.fromkeys(str(row["setting"]) for row in rows):
             for number, form in enumerate(beside.FORMS):
                 own = [row for row in rows if (row["setting"], row["form"]) == (setting, form.name)]
-                points = [(row["epsilon"], row[column], 0.0) for row in own]
+                points: list[Any] = [(row["epsilon"], row[column], 0.0) for row in own]
                 curve = Curve(f"{form.name} ({form.model})", points, number, form.model == beside.NOT_PRIVATE)
                 by_title.setdefault(f"Setting {setting}", []).append(curve)
         parts += report.figure(by_title, x_title="epsilon", title=MEASURES[column], least=_LEAST.get(column))

@@ -291,7 +291,11 @@ def lattice_identification(k: int, effort: Effort) -> list[dict[str, object]]:
     for number in range(num):
         data = dataset_of(law, draw_weights(law, generator), mechanism)
         found = published(mechanism, data, (25, k, number))
-        sizes = found.release.classes.column("size").to_numpy() if found.release.classes is not None else np.empty(0)
+        sizes = (
+            found.release.classes.column("size").to_numpy()
+            if found.release.classes is not None
+            else np.empty(0, dtype=np.int64)
+        )
         # Each class of j rows has j records that are each named with 1/j: as many right guesses as classes.
         named.append(len(sizes))
         kept.append(np.repeat(1 / sizes, sizes))
@@ -422,7 +426,7 @@ def plan_risk(number: int, effort: Effort) -> list[dict[str, object]]:
             bins[index] += int(plan.max()) + 1
     rows, num = [], effort.risk_draws
     for planner, failures, trucks in zip(PLANNERS, failed.tolist(), bins.tolist(), strict=True):
-        row = {"weights": case.weights, "public domain": f"[{case.domain[0]}, {case.domain[1]}]"}
+        row: dict[str, object] = {"weights": case.weights, "public domain": f"[{case.domain[0]}, {case.domain[1]}]"}
         row |= {"epsilon": case.epsilon, "planner": planner.name, "risk promised": planner.promised}
         least, most = clopper_pearson(failures, num)
         row |= {"plans that fail": failures / num, "at least": least, "at most": most}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +63,12 @@ def settings_of(figure: int) -> tuple[Setting, ...]:
     return TABLE_1 if figure == LATTICE else TABLE_2
 
 
-Effort, FULL, QUICK = efforts(__name__)
+if TYPE_CHECKING:  # the class is made from what is written
+    Effort: TypeAlias = Any
+    FULL: Any
+    QUICK: Any
+else:
+    Effort, FULL, QUICK = efforts(__name__)
 
 
 @dataclass(frozen=True)

@@ -215,9 +215,14 @@ def figure(
     **options: Any,
 ) -> list[Svg]:
     """Draw panels beside each other, under a heading if there is one and names for all colours."""
-    drawn, shown = [], {}
+    drawn, shown = [], dict[str, Curve]()
     for name, curves in by_title.items():
-        given = {"x_title": x_title, "y_title": y_title, "paper": paper.get(name, ()), "limit": limits.get(name)}
+        given: dict[str, Any] = {
+            "x_title": x_title,
+            "y_title": y_title,
+            "paper": paper.get(name, ()),
+            "limit": limits.get(name),
+        }
         chart_ = draw(curves, label=f"{title or y_title}, {name}, against {x_title}", **given, **options)
         drawn.append(panel(name, chart_, captions.get(name, "")))
         shown |= {curve.name: curve for curve in curves}
@@ -299,7 +304,7 @@ class PageText(NamedTuple):
     rules: str = ""  # how verdicts are given
     titles: Mapping[str, str] = {}  # of tables, by name
     why: Mapping[str, str] = {}  # what a table shows
-    explained: Mapping[str, str] = {}  # what a figure shows
+    explained: Mapping[Any, str] = {}  # what a figure shows
 
 
 class Statements:

@@ -69,7 +69,7 @@ class _InOrder(typer.core.TyperGroup):
 app = typer.Typer(
     cls=_InOrder,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Publish transport and logistics data privately, plan on what was published, and see what privacy cost.",
