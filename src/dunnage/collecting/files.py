@@ -56,6 +56,7 @@ from dunnage.errors import (
     Problem,
     ReportError,
     TaskError,
+    check_kind,
 )
 from dunnage.exact import Exact, shown
 from dunnage.folds import Rows as Folded
@@ -474,6 +475,8 @@ def perturb(
         If the allowance cannot be used, or no report can be made. The spend is stored, so a second run gives the same
         reports.
     """
+    check_kind(data, str | os.PathLike, "perturb takes the path of a file of rows, a Task, then two paths")
+    check_kind(task, Task, "perturb takes the path of a file of rows, a Task, then two paths")
     check_not_input(out, [data, allowance])
     ReportFile(out)  # refuses a name with another ending; nothing is opened
     target = check_new_file(out, force=force)
@@ -750,6 +753,7 @@ def collect(
     ReportError
         If no report counts.
     """
+    check_kind(task, Task, "collect takes files of reports, then their task: dn.collect(FILES, task)")
     span = None if days is None else read_days(days, task)
     live: Any = _elsewhere(paths, engine)
     if live is not None:

@@ -77,8 +77,8 @@ LOST = (
 )
 
 OTHER_VEHICLE = (
-    "the allowance of another vehicle. Each vehicle has its own: name that file, or start one with --enrol. If it is the "
-    "same vehicle under a new name, confirm it once with --adopt: what was spent stays spent."
+    "the allowance of another vehicle. Each vehicle has its own: name that file, or start one with --enrol. If it is "
+    "the same vehicle under a new name, confirm it once with --adopt: what was spent stays spent."
 )
 
 
