@@ -105,7 +105,10 @@ def device_perturb(
     vehicle: Annotated[OptText, Option(help="Name of the vehicle, if the file has several.")] = None,
     tier: Annotated[OptText, Option(help="Public tier to enrol the vehicle in.")] = None,
     enrol: Annotated[bool, Option("--enrol", help="Start the allowance of a new vehicle.")] = False,
-    adopt: Annotated[bool, Option("--adopt", help="Switch to another task. What was spent stays spent.")] = False,
+    adopt: Annotated[
+        bool,
+        Option("--adopt", help="Switch to another task, or to a new name of the vehicle. What was spent stays spent."),
+    ] = False,
     now: Annotated[OptText, Option(help="Report what is due at this time (or: now).")] = None,
     first: FirstDay = None,
     last: LastDay = None,

@@ -46,8 +46,8 @@ FORMAT = 1
 MAX_CERTIFICATE_BYTES = 16 << 20
 MAX_DIGITS = 128  # of an exact number that is written as text
 # Predicted errors of all sums of a level, compared with those of an empty table. Trips may be spread more thinly than
-# predicted, so a level is called noise somewhat below 1.
-NOISE_ERROR, GOOD_ERROR = 0.8, 0.5
+# predicted, so a level is called noise somewhat below 1. Good is what a planner may use as it is: off by a fifth.
+NOISE_ERROR, GOOD_ERROR = 0.8, 0.2
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 _SIGNED_PREFIX = b"dunnage certificate 1\n"
 DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."

@@ -873,7 +873,8 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
     if not hasattr(data, "__arrow_c_stream__"):
         raise ParameterError(
             "data must be a path or a frame with the Arrow C stream interface. "
-            f"Got {type(data).__name__}. Pass a pyarrow table, a polars or a pandas (2.2+) frame."
+            f"Got {type(data).__name__}. Pass a pyarrow table, a pandas (2.2+) or a polars frame (of a lazy one, its "
+            ".collect()); pyarrow.table(...) makes one of a dictionary of columns."
         )
     try:
         table = pa.table(data)
@@ -882,7 +883,7 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
         table = table.drop_columns([name for name in table.column_names if _PANDAS_INDEX.fullmatch(name)])
     except Exception:  # this runs the code of the frame, and its errors may quote cells
         raise ParameterError(
-            f"the {type(data).__name__} does not convert to Arrow. Use one type in each column."
+            f"the {type(data).__name__} does not convert to Arrow. Use one type in each column, and each name once."
         ) from None
     return Dataset.from_table(table, rules, period=period)
 

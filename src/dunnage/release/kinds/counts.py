@@ -148,8 +148,7 @@ class CountsKind(Kind):
         listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; the other types have no trips"
         lines = [f"Trips     {measures.trips:,}, of {listed}"]
         if measures.expected is not None:
-            predicted = (f"{level_words(item)} ({item.verdict})" for item in measures.expected.levels)
-            lines.append(f"Predicted {'; '.join(predicted)}")
+            lines.append(f"Predicted {'; '.join(map(level_words, measures.expected.levels))}")
         return lines
 
 
@@ -380,7 +379,7 @@ that are spread as trips usually are. In an empty table, the errors add up to 10
 
 
 def level_words(level: LevelError) -> str:
-    return f"{level.level} to ±{amount(level.off)} of {trips_amount(level.trips)}"
+    return f"{level.level} to ±{amount(level.off)} of {trips_amount(level.trips)} ({level.verdict})"
 
 
 def _noise_lines(certificate: Certificate) -> list[str]:
