@@ -73,6 +73,7 @@ role = "quasi-identifier"
 kind = "numeric"
 domain = [0, 1000]
 resolution = 1
+doubling = 1
 """
 MECHANISMS = {
     "packages": 'name = "partition"\nk = 50',
@@ -142,7 +143,8 @@ def policy_of(kind: str, folder: Path) -> dn.Policy:
             POLICY.replace('protects = "trip"', 'protects = "rider"') + riders if kind == "riders" else POLICY
         )
     else:
-        path.write_text(PACKAGES.format(mechanism=MECHANISMS[kind]) + (VOLUME if kind in ("clusters", "full") else ""))
+        volume = VOLUME if kind in ("clusters", "full") else '[attributes.volume]\nrole = "drop"\n'
+        path.write_text(PACKAGES.format(mechanism=MECHANISMS[kind]) + volume)
     return dn.Policy.read(path)
 
 

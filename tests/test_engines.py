@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import hmac
@@ -538,6 +539,86 @@ def test_what_engines_refuse(tmp_path: Path) -> None:
     ):
         with pytest.raises(dn.UserError, match=word):
             dn.load(data, policy, engine=engine)
+
+
+def test_folders_with_rows_that_nobody_would_read(tmp_path: Path) -> None:
+    policy, table = a_policy({"name": "partition", "k": 3}), some_parcels(random.Random(1), 60)
+    other = table.set_column(3, "weight", pa.array(range(60), pa.int32()))
+    cases = {
+        "nothing": ({}, "without Parquet"),
+        "a CSV file": ({"a.parquet": table, "b.csv": table}, "'b.csv'"),
+        "CSV files": ({"a.csv": table, "b.csv": table}, "a.csv"),
+        "partitions": ({"day=1/a.parquet": table, "day=2/a.parquet": table}, "one folder"),
+        "a partition": ({"a.parquet": table, "day=2/a.parquet": table}, "'day=2'"),
+        "a column less": ({"a.parquet": table, "b.parquet": table.drop_columns(["weight"])}, "'weight' is missing"),
+        "a column more": ({"a.parquet": table.drop_columns(["content"]), "b.parquet": table}, "'content' is new"),
+        "another type": ({"a.parquet": table, "b.parquet": other}, "'weight' has another type"),
+        "no rows": ({"a.parquet": table.slice(0, 0)}, "no rows"),
+    }
+    for name, (files, words) in cases.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for file, content in files.items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            writes = pacsv.write_csv if file.endswith(".csv") else pq.write_table
+            writes(content, folder / file)
+        for engine in (None, "files"):
+            with pytest.raises(InputError, match=words):
+                dn.publish(dn.load(folder, policy, engine=engine), ledger=dn.Ledger(":memory:"))
+    (tmp_path / "partitions" / "_SUCCESS").touch()
+    error = pickle.loads(pickle.dumps(refusal(tmp_path / "partitions", policy, "files")))
+    assert (error.source, len(error.problems)) == (str(tmp_path / "partitions"), 1)
+
+
+def test_row_groups_without_rows_and_damaged_ones(engine: str, rows_of: Maker, tmp_path: Path) -> None:
+    if engine not in ("files", "spark-files"):
+        pytest.skip("of Parquet files")
+    policy, table = a_policy({"name": "partition", "k": 3}), some_parcels(random.Random(1), 60)
+    rows_of(table)  # sets up the engine
+    path, name = tmp_path / "rows.parquet", engine.removesuffix("-files")
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for part in (table.slice(0, 0), table.slice(0, 20), table.slice(0, 0), table.slice(20), table.slice(0, 0)):
+            writer.write_table(part)
+    release = dn.publish(dn.load(path, policy, engine=name), ledger=dn.Ledger(":memory:")).release
+    assert sum(release.classes["size"].to_pylist()) == 60
+    content = bytearray(path.read_bytes())
+    start = pq.read_metadata(path).row_group(3).column(3).data_page_offset
+    content[start : start + 40] = bytes(40)
+    path.write_bytes(content)
+    assert refusal(path, policy, name).source.endswith("rows.parquet")
+
+
+def test_an_engine_that_is_not_there_says_nothing_about_a_release(tmp_path: Path) -> None:
+    data = dn.load(some_parcels(random.Random(1), 60), a_policy({"name": "partition", "k": 3}))
+    dn.publish(data, ledger=dn.Ledger(":memory:"), out=tmp_path / "release")
+    for engine in ("sparkk", "duckdb", *(["spark"] if importlib.util.find_spec("pyspark") is None else [])):
+        with pytest.raises(ParameterError):
+            dn.verify(tmp_path / "release", engine=engine)
+    from tests.test_local_batch import TASK
+
+    with pytest.raises(ParameterError, match="memory, files, duckdb, spark"):
+        dn.collect(tmp_path, TASK, engine="sparkk")
+
+
+def test_releases_are_verified_on_spark(spark: Any, tmp_path: Path) -> None:
+    """The same checks as on one machine, whatever was released, and the same findings in one that was changed."""
+    assert spark is not None
+    lenient = {**PARCEL, "content": {"role": "drop"}}
+    for number, given in enumerate((*ROW_MECHANISMS, {"name": "utility-clusters", "k": 3})):
+        policy = a_policy(given, lenient if given["name"] == "noisy-values" else PARCEL)
+        out, data = tmp_path / f"release{number}", dn.load(some_parcels(random.Random(number), 90), policy)
+        dn.publish(data, ledger=dn.Ledger(":memory:"), out=out)
+        assert dn.verify(out, engine="spark").checks == dn.verify(out).checks
+        assert dn.verify(out, engine="spark").ok
+        table = pq.read_table(out / "data.parquet")
+        place = next(name for name in table.column_names if name.startswith("weight"))
+        changed = [0.0 if at == 5 else value for at, value in enumerate(table[place].to_pylist())]
+        changed = table.set_column(table.column_names.index(place), place, pa.array(changed))
+        made = tmp_path / f"changed{number}"
+        made.mkdir()
+        dataclasses.replace(dn.Release.read(out), data=changed).write_files(made)
+        found = [dn.verify(made, engine=engine).problems for engine in ("spark", None)]
+        assert found[0] == found[1]
 
 
 def test_a_task_that_fails_and_runs_again_changes_nothing(spark: Any, tmp_path: Path) -> None:

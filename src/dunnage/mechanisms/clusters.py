@@ -336,10 +336,9 @@ class UtilityClusters(ClassMechanism):
             fits = stated.loss is not None and stated.loss.total <= most
             fits = fits and self.least_k <= (stated.k_chosen or 0) <= (stated.k_reached or 0)
             require(fits, "certificate.json: max_distortion does not allow this distortion or k")
-        class_id = release.data.column("class_id").to_numpy()
-        for name in with_role(release, SENSITIVE):
+        for name in with_role(release, SENSITIVE) if self.l is not None or self.t is not None else ():
             require(
-                all(self.reaches(class_id, sensitive_column(release, name))),
+                all(self.reaches(release.data.column("class_id").to_numpy(), sensitive_column(release, name))),
                 f"data: {name} is less diverse, or farther from the whole table, than the mechanism promises",
             )
         lost = math.fsum(weights[name] * float(sizes @ widths[name]) for name in names)
