@@ -36,7 +36,7 @@ from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation, NoiseVerdict
 from dunnage.devices.task import Mechanism as DeviceMechanism
 from dunnage.devices.task import Task
-from dunnage.errors import CheckFailed, ParameterError, ReleaseError, UserError, check_kind
+from dunnage.errors import CheckFailed, EngineError, ParameterError, ReleaseError, UserError, check_kind
 from dunnage.exact import decimal_text, exact, plain, shown
 from dunnage.folds import Rows
 from dunnage.mechanisms import MECHANISMS
@@ -172,6 +172,8 @@ def verify(
         raise ParameterError(f"require must be {', '.join(Basis)}. Got {shown(require)}.")
     paths = [signed_by] if isinstance(signed_by, str | os.PathLike) else signed_by or []
     trusted, no_longer = load_public_keys(paths), [] if revoked is None else load_revoked(revoked)
+    if engine not in (None, "memory", "files"):
+        _check_engine(engine)
     basis = ""
     not_checked = list(NOT_CHECKED)
     checks: list[str] = []
@@ -199,7 +201,7 @@ def verify(
         problems.append(str(failure))
     except OSError as failure:
         problems.append(f"a file cannot be read: {failure.strerror or type(failure).__name__}")
-    except MemoryError:
+    except (MemoryError, EngineError):
         raise
     except Exception as failure:
         # Any other error means that the folder is malformed: never pass, never crash.
@@ -207,16 +209,25 @@ def verify(
     return Verification(folder=str(path), basis=basis, checks=checks, problems=problems, not_checked=tuple(not_checked))
 
 
-def rows_of_release(folder: Path, engine: str | None) -> Rows | None:
-    """Return how an engine reads the rows of a release; None to read them here."""
-    if engine in (None, "memory", "files"):
-        return None
-    from dunnage.engines.sources import rows_of
-    from dunnage.tables.reader import ReadOptions
+def _check_engine(engine: str) -> None:
+    """Refuse an engine that cannot verify, before anything is said about the release."""
+    from dunnage.engines.sources import check_engine
 
+    check_engine(engine)
     if engine != "spark":
         raise ParameterError(f"releases are verified with the engine files or spark. Got {shown(engine)}.")
-    return rows_of(folder / "data.parquet", ReadOptions(), engine)
+    from dunnage.engines.spark import session
+
+    session()
+
+
+def rows_of_release(folder: Path, engine: str | None) -> Rows | None:
+    """Return how an engine reads the rows of a release; None to read them here."""
+    if engine != "spark":
+        return None
+    from dunnage.engines.spark import SparkFiles
+
+    return SparkFiles(folder / "data.parquet")
 
 
 def check_release(release: Release) -> None:

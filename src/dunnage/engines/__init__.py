@@ -6,9 +6,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from dunnage.engines.sources import FileRows, MemoryRows, QueryRows, rows_of
-from dunnage.errors import ParameterError
-from dunnage.exact import shown
+from dunnage.engines.sources import ENGINES, FileRows, MemoryRows, QueryRows, check_engine, rows_of
 from dunnage.folds import Rows
 
 if TYPE_CHECKING:
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
     from dunnage.tables.dataset import Dataset
 
 __all__ = ["ENGINES", "FileRows", "MemoryRows", "QueryRows", "load", "rows_of"]
-
-ENGINES = ("memory", "files", "duckdb", "spark")
 
 
 def load(
@@ -52,8 +48,7 @@ def load(
     from dunnage.model.policy import Policy
     from dunnage.tables import dataset
 
-    if engine is not None and engine not in ENGINES:
-        raise ParameterError(f"engine must be one of {', '.join(ENGINES)}. Got {shown(engine)}.")
+    check_engine(engine)
     if engine in (None, "memory") and not isinstance(data, Rows):
         return dataset.load(data, policy, period=period)
     from dunnage.engines.rows import check_elsewhere

@@ -190,7 +190,7 @@ class Dataset:
         """The first row of each batch of which there is a digest, where rows live elsewhere."""
         return ()
 
-    def draw_rows(self, maker: Any, noise: Any) -> Any:
+    def draw_rows(self, maker: Any, noise: Any, classes: Any = None) -> Any:
         """Release rows that stay where they live."""
         raise InternalError("these rows are here.")
 

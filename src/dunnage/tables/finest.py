@@ -174,6 +174,8 @@ class CountingFold(abc.ABC):
         return [Finest.load(data)] if data else []
 
     def result(self, state: list[Finest]) -> Finest:
+        if not state:  # of no rows
+            return Finest({}, (), np.zeros(0, dtype=np.int64))
         return state[0] if len(state) == 1 else Finest.merged(state)
 
 

@@ -101,9 +101,10 @@ def is_named(path: Path, endings: tuple[str, ...]) -> bool:
 
 def checked_path(path: Path, endings: tuple[str, ...] = ENDINGS) -> Path:
     """Refuse a path that is not a file or a folder of Parquet files, or has another ending."""
-    if not path.is_file() and not parquet_files(path):
-        what = "is a folder, not a file" if path.is_dir() else "is not a file" if path.exists() else "does not exist"
-        raise InputError(str(path), [f"{what}. Check the path."])
+    if path.is_dir():
+        _check_folder(path)
+    elif not path.is_file():
+        raise InputError(str(path), [f"{'is not a file' if path.exists() else 'does not exist'}. Check the path."])
     if not (path.is_dir() or is_named(path, endings)):
         raise InputError(str(path), [f"has an unknown ending. Use one of {', '.join(endings)}."])
     return path
@@ -113,6 +114,25 @@ def parquet_files(path: Path) -> list[Path]:
     """Return the Parquet files of a folder by name, or the file itself; an empty list if there are none."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     return [file for file in files if is_named(file, PARQUET_ENDINGS) and file.name[0] not in "._" and file.is_file()]
+
+
+def _check_folder(path: Path) -> None:
+    """Refuse a folder without Parquet files, and one with other rows, which nobody would read."""
+    files, others = parquet_files(path), []
+    for entry in sorted(path.iterdir()):
+        of_rows = is_named(entry, ENDINGS) if entry.is_file() else any(map(parquet_files, (entry, *entry.rglob("*/"))))
+        if entry not in files and entry.name[0] not in "._~" and of_rows:
+            others.append(entry)
+    if files and not others:
+        return
+    what, remedy = "is a folder without Parquet files", "Name a file, or a folder of Parquet files."
+    if files:
+        what, remedy = f"also has {others[0].name!r}, which is not read", "Move it away."
+    elif others and others[0].is_dir():
+        what, remedy = "has only folders of Parquet files", "Put all files into one folder, with all columns."
+    elif others:
+        what, remedy = "is a folder, and only Parquet files are read from folders", f"Name a file: {others[0]}."
+    raise InputError(str(path), [Problem(what, remedy=remedy)])
 
 
 def data_files(path: Path) -> list[Path]:
@@ -169,6 +189,12 @@ def _refusing_parquet(part: Path) -> Iterator[None]:
 def _check_columns(path: Path, part: Path, first: pa.Schema, own: pa.Schema) -> None:
     if not first.equals(own):
         what = f"has different columns or types from {parquet_files(path)[0].name} in the same folder"
+        kinds, others = (dict(zip(schema.names, schema.types, strict=True)) for schema in (first, own))
+        for name in {**kinds, **others}:
+            if kinds.get(name) != others.get(name):
+                words = "is missing" if name not in others else "has another type" if name in kinds else "is new"
+                what += f": {name!r} {words}"
+                break
         raise InputError(str(part), [f"{what}. Check it, or write it again."])
 
 
@@ -690,7 +716,7 @@ class RowStream:
         """Return every row group of Parquet files; names do not depend on where the files are."""
         return [
             Piece(f"{part.name}:{groups[0]}".encode(), first, part.absolute(), groups[0], file_stamp(part))
-            for part, groups, first in self.pieces(1)
+            for part, groups, first in self.pieces(0)
         ]
 
     def batches(self, columns: Sequence[str], num_rows: int) -> Iterator[tuple[pa.RecordBatch, IntArray]]:
