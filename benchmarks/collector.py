@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import Row, row
-from dunnage.collecting.store import Head, Period, Store
+from dunnage.collecting.store import Head, Part, Period, Store
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.task import Grid, Limits, Purpose, Schedule, Task, Tier
 from dunnage.serving.service import FRAMES, Service, hashed
@@ -92,7 +92,7 @@ def prepare(data: Path, database: str | None, senders: str, num: int) -> tuple[T
     with service.store.book.turn() as book:
         for number, token in enumerate(tokens):
             line = task.digest, f"sender-{number}", hashed(token), 1 if senders == "token" else 10_000_000
-            book.execute("INSERT INTO devices VALUES (?, ?, ?, ?)", line)
+            book.execute("INSERT INTO devices VALUES (?, ?, ?, ?, '')", line)
     service.collector.stop()
     return task, tokens
 
@@ -218,7 +218,7 @@ def restart(num: int = NUM_STORED) -> tuple[float, float]:
             made = frames(task, min(part, num - at), seed=at)
             for first in range(0, len(made), 1_000):
                 block = made[first : first + 1_000]
-                head = store.append(period, head, len(block), b"".join(block), {})
+                head = store.append(period, head, [Part("", len(block), b"".join(block))], {})
         store.close()
         with server(data, None) as (process, port):
             asyncio.run(drive(port, [post(task, tokens[0], frames(task, 1, seed=2**31)[0])]))

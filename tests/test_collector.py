@@ -7,7 +7,6 @@ import hashlib
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.collector_help import DAY, NOON, PERIOD, SCHEDULE, TASK, Bench, body_of, made, postgres_server
+from tests.collector_help import DAY, NOON, PERIOD, SCHEDULE, TASK, Bench, body_of, emptied, made
 from tests.estimates_help import PLACES, TELEMETRY, truck_task
 
 from dunnage.collecting import intake
@@ -48,25 +47,10 @@ from dunnage.errors import CheckFailed, ParameterError, Refusal, StoreError
 from dunnage.noise.source import Noise
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """A PostgreSQL server of this run."""
-    with postgres_server() as server:
-        yield server.get_uri()
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request, tmp_path):
     """An empty store: one body of a test for both kinds."""
-    if request.param == "sqlite":
-        yield tmp_path / "data"
-        return
-    import psycopg
-
-    uri = request.getfixturevalue("postgres")
-    with psycopg.connect(uri, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS collector CASCADE")
-    yield uri
+    return tmp_path / "data" if request.param == "sqlite" else emptied(request.getfixturevalue("postgres")())
 
 
 @pytest.fixture

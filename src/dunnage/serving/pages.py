@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -115,21 +116,47 @@ def _task(service: Service, digest: str) -> dict[str, object]:
         tables.append(("Alarms", ["Rule", "State", "Look"], alarms[:_MAX_DAYS]))
     newest = _newest(service, digest)
     if newest is not None:
+        from dunnage.serving.service import ROBUST_FILE
         from dunnage.showing.estimates import estimate_pictures, has_maps
 
         days, release = newest
         content |= {
             "pictures": estimate_pictures(release),
             "estimated": f"Estimates of {days.replace('_', ' to ')}",
-            "cautions": [*cautions, *release.owner.cautions(release)],
         }
         if means := _means(release, days):
             title = f"With {MORE_DAYS} more days like these"
             tables.append((title, ["Mean", "Now", "Interval now", "Half width then"], means))
+        robust_file = service.data / "releases" / digest / f"{days}.{ROBUST_FILE}"
+        robust = json.loads(robust_file.read_bytes()) if robust_file.is_file() else {}
+        content["cautions"] = [*cautions, *release.owner.cautions(release), *_add_robust(robust, tables)]
         files = [CERTIFICATE_FILE, "data.csv", "README.md", *(["cells.geojson"] if has_maps(release) else [])]
+        files += [ROBUST_FILE] if robust else []
         content["links"] = [(f"/v1/tasks/{digest}/estimates/{days}/{name}", name) for name in files]
         content["links_title"] = "Download the release"
     return content
+
+
+def _add_robust(robust: Mapping[str, Any], tables: list[tuple[str, list[str], list[list[Any]]]]) -> list[str]:
+    """Add what the numbers of set bits say, and cells that change if unlikely ones weigh less; return cautions."""
+    checks, cells, cautions = [], [], list[str]()
+    for purpose, made in robust.items():
+        for one in made["checks"]:
+            p_value = f"{one['p_value']:.2g}" if one["p_value"] > 1e-99 else "below 1e-99"
+            verdict = "not from honest devices" if one["alarm"] else "fit honest devices"
+            checks.append([purpose, one["tier"], f"{one['num_reports']:,}", verdict, p_value])
+        if any(one["alarm"] for one in made["checks"]):
+            cautions.append(f"{purpose}: some reports are forged. Compare the map with its robust form below.")
+        for cell in made["differing"]:
+            shares = [[made[kind][end][cell] for end in ("value", "lower", "upper")] for kind in ("plain", "robust")]
+            texts = [f"{percent(value)} ({percent(lower)} to {percent(upper)})" for value, lower, upper in shares]
+            cells.append([purpose, f"{cell}", *texts])
+    if checks:
+        columns = ["Purpose", "Tier", "Reports", "Numbers of set bits", "p-value"]
+        tables.append(("Forged reports that do not imitate the noise", columns, checks))
+    if cells:
+        tables.append(("Cells with and without them", ["Purpose", "Cell", "All reports", "Robust"], cells[:_MAX_DAYS]))
+    return cautions
 
 
 def _silence(task: Task, first: int | None) -> list[draw.Figure]:
