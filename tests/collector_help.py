@@ -63,14 +63,15 @@ def body_of(*reports: Report) -> bytes:
 class Bench:
     """A collector whose requests wait for their answer, and whose clock stands still until it is set."""
 
-    def __init__(self, place: str | Path, *, senders: str = "token", known: bool = False) -> None:
+    def __init__(
+        self, place: str | Path, *, senders: str = "token", known: bool = False, noise: Noise | None = None
+    ) -> None:
         self.now, self.stopped = float(NOON), list[str]()
         self._answers: dict[int, Answer | None] = {}
         self._ready, self._num = threading.Condition(), 0
         self.store = Store.open(place)
-        self.collector = Collector(
-            self.store, self._deliver, stopped=self.stopped.append, clock=(lambda: self.now, lambda: self.now)
-        )
+        clock = (lambda: self.now, lambda: self.now)
+        self.collector = Collector(self.store, self._deliver, stopped=self.stopped.append, clock=clock, noise=noise)
         if not known:
             self.collector.add_task(TASK, senders)
 
@@ -79,10 +80,20 @@ class Bench:
             self._answers |= {request.handle: answer for request, answer in answered}
             self._ready.notify_all()
 
-    def put(self, body: bytes, *, sender: str = "truck", limit: int = 10**9, task: Task = TASK) -> int:
+    def put(
+        self, body: bytes, *, sender: str = "truck", limit: int = 10**9, task: Task = TASK, group: str = ""
+    ) -> int:
         self._num += 1
-        self.collector.submit(Request(task.digest, body, sender, limit, self._num))
+        self.collector.submit(Request(task.digest, body, sender, limit, self._num, group))
         return self._num
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Let the writer wait, so that all requests of the block come into one commit."""
+        go = threading.Event()
+        self.collector.run(go.wait)
+        yield
+        go.set()
 
     def answer(self, number: int) -> Answer | None:
         with self._ready:
