@@ -36,7 +36,7 @@ from dunnage.serving.service import FRAMES, Service, hashed
 from dunnage.serving.settings import Settings
 
 NUM_SINGLE, NUM_GATEWAY, PER_GATEWAY, CONNECTIONS = 20_000, 3_000, 1_000, 64
-NUM_STORED = 10_000_000
+NUM_STORED, NUM_MEMORY = 10_000_000, 50_000_000
 REQUESTS, REPORTS = "requests per CPU second", "reports per CPU second"
 
 
@@ -225,6 +225,32 @@ def restart(num: int = NUM_STORED) -> tuple[float, float]:
             return cpu_of(process.pid), memory_of(process.pid) / num
 
 
+def memory(num: int = NUM_MEMORY, part: int = 500_000) -> list[dict[str, float]]:
+    """Send reports of one day from gateways; return the memory of the server at times, with and without the ids."""
+    states: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        task, tokens = prepare(data, None, "gateway", 8)
+        with server(data, None) as (process, port):
+            for at in range(0, num, part):
+                made = frames(task, part, seed=at)
+                bodies = [b"".join(made[one : one + PER_GATEWAY]) for one in range(0, part, PER_GATEWAY)]
+                statuses = asyncio.run(drive(port, [post(task, tokens[n % 8], body) for n, body in enumerate(bodies)]))
+                assert set(statuses) == {200}, set(statuses)
+                places = 4096
+                while 3 * (at + part) > 2 * places:
+                    places *= 2
+                total = memory_of(process.pid)
+                state = {"reports": at + part, "MiB": total / 2**20, "without ids": (total - 17 * places) / 2**20}
+                states.append(state | {"CPU seconds": cpu_of(process.pid)})
+                if (at + part) % 5_000_000 == 0:
+                    print(json.dumps(states[-1]), flush=True)
+            with open(f"/proc/{process.pid}/status") as source:
+                peak = next(int(line.split()[1]) for line in source if line.startswith("VmHWM"))
+            print(json.dumps({"peak MiB": peak / 1024}))
+    return states
+
+
 def run() -> list[Row]:
     return list(_rows())
 
@@ -250,7 +276,7 @@ def _rows() -> Iterator[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=["single", "gateway", "postgres", "restart"])
+    parser.add_argument("part", choices=["single", "gateway", "postgres", "restart", "memory"])
     parser.add_argument("--num", type=int)
     given = parser.parse_args()
     result: Any = None
@@ -264,6 +290,8 @@ def main() -> None:
             running.cleanup()
     elif given.part == "restart":
         result = restart(given.num or NUM_STORED)
+    elif given.part == "memory":
+        result = memory(given.num or NUM_MEMORY)[-1]
     else:
         result = load("token" if given.part == "single" else "gateway", num=given.num)
     print(json.dumps({"part": given.part, "result": result}))

@@ -80,9 +80,7 @@ class Bench:
             self._answers |= {request.handle: answer for request, answer in answered}
             self._ready.notify_all()
 
-    def put(
-        self, body: bytes, *, sender: str = "truck", limit: int = 10**9, task: Task = TASK, group: str = ""
-    ) -> int:
+    def put(self, body: bytes, *, sender: str = "truck", limit: int = 10**9, task: Task = TASK, group: str = "") -> int:
         self._num += 1
         self.collector.submit(Request(task.digest, body, sender, limit, self._num, group))
         return self._num
@@ -260,12 +258,11 @@ class Server:
 
     def __init__(self, folder: Path, database: str | None = None, **environment: str) -> None:
         self.folder, self.database, self.port = folder, database, free_port()
-        self.environment = {**os.environ, **environment}
+        self.environment, self.log = {**os.environ, **environment}, folder.parent / "serve.log"
 
     def start(self) -> None:
         command = [sys.executable, "-m", "dunnage", "serve", "--data", str(self.folder)]
         command += ["--listen", f"127.0.0.1:{self.port}", *(["--database", self.database] if self.database else [])]
-        self.log = self.folder.parent / "serve.log"
 
         def begin() -> None:
             if self.nursery is not None:

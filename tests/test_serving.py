@@ -20,7 +20,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.collector_help import DAY, NOON, SCHEDULE, TASK, Api, Bench, Nursery, Server, body_of, emptied, made, postgres_server, running
+from tests.collector_help import (
+    DAY,
+    NOON,
+    SCHEDULE,
+    TASK,
+    Api,
+    Bench,
+    Nursery,
+    Server,
+    body_of,
+    emptied,
+    made,
+    postgres_server,
+    running,
+)
+from tests.commands import run
 from tests.estimates_help import HOURLY, PLACES, TELEMETRY, truck_task
 
 from dunnage.collecting.collector import split_frames
@@ -314,6 +329,23 @@ def test_settings_come_from_flags_environment_and_file(tmp_path, monkeypatch):
     open_one.model_copy(update={"tls_in_front": True}).check_exposure(has_people=True)
 
 
+def test_deploy_files_say_what_the_command_understands(tmp_path):
+    deploy, data = Path(__file__).parent.parent / "deploy", tmp_path / "data"
+    (tmp_path / "serve.toml").write_text('listen = "127.0.0.1:8443"\n')
+    checked, started = re.findall(
+        r"^ExecStart(?:Pre)?=/opt/dunnage/bin/dunnage (.+)$", (deploy / "dunnage.service").read_text(), re.MULTILINE
+    )
+    assert checked == f"{started} --check"
+    run(checked.replace("/etc/dunnage", str(tmp_path)).replace("/var/lib/dunnage", str(data)), code=0)
+    compose = (deploy / "compose.yaml").read_text()
+    (line,) = re.findall(r"command: \[dunnage, (serve.+)\]", compose)
+    words = [*line.replace('"', "").replace("/data", str(data)).split(", "), "--check"]
+    assert "--invite" in run(*words, code=2).err  # it can be reached from elsewhere, and nobody can sign in
+    (invite,) = re.findall(r"collector dunnage (serve .+ --role operator)", compose)
+    run(invite.replace("/data", str(data)), code=0)
+    assert "1 people" in run(*words, code=0).out
+
+
 # The device's side
 
 
@@ -561,9 +593,7 @@ def test_public_groups(api, base):
             assert api.send(base, token, *(reports if group != "south" else reports[:2]))[1]["refused"] == {}
     api.call("POST", f"{base}/periods/2026-11-16/close", {"early": True}, token=api.operator)
     assert api.service.store.groups(Period(TASK.digest, DAY)) == {"": 152, "north": 160, "south": 50}
-    status, content, _ = api.call(
-        "GET", f"{base}/views/group?from=2026-11-16&to=2026-11-16", token=api.operator
-    )
+    status, content, _ = api.call("GET", f"{base}/views/group?from=2026-11-16&to=2026-11-16", token=api.operator)
     assert status == 200
     assert {line["group"] for line in content["lines"]} == {"north", "(other senders)"}
     assert [line["reports"] for line in content["lines"] if line["quantity"] == "mean"][::2] == [76, 80]

@@ -152,9 +152,7 @@ class Intake:
         gather_frames(batch.data, batch.start, batch.size, np.zeros(0, dtype=np.int64))
         gather_rows(batch.data, np.zeros(0, dtype=np.int64), 1)
 
-    def take(
-        self, bodies: Sequence[bytes], senders: Sequence[Sent], now: float
-    ) -> tuple[Group, list[Piece]]:
+    def take(self, bodies: Sequence[bytes], senders: Sequence[Sent], now: float) -> tuple[Group, list[Piece]]:
         """Check all reports and admit their ids; return what is to be stored."""
         batch, request, broken = self._reading.requests(bodies)
         pieces = []

@@ -24,7 +24,11 @@ _SAYS = {  # what each route does, the body it takes, and the status of success
     "PUT /v1/tasks/{task}/retention": ("Days after closing until reports are erased", routes.Retention, 200),
     "POST /v1/tasks/{task}/codes": ("Make one-time codes for devices", routes.NewCodes, 201),
     "GET /v1/tasks/{task}/devices": ("Devices that are enrolled", None, 200),
-    "DELETE /v1/tasks/{task}/devices/{device}": ("Erase a device: token, enrolment, counts, identity record", None, 200),
+    "DELETE /v1/tasks/{task}/devices/{device}": (
+        "Erase a device: token, enrolment, counts, identity record",
+        None,
+        200,
+    ),
     "GET /v1/tasks/{task}/periods": ("Periods and their states", None, 200),
     "GET /v1/tasks/{task}/periods/{day}": ("Counts of an open period, or the closing statement", None, 200),
     "POST /v1/tasks/{task}/periods/{day}/close": ("Close a period, once and for ever", routes.Closing, 200),
@@ -89,7 +93,10 @@ def document() -> dict[str, object]:
             operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of[kind]}}}
         elif path.endswith("/reports"):
             binary = {"schema": {"type": "string", "format": "binary"}}
-            operation["requestBody"] = {"required": True, "content": {routes.FRAMES: binary, routes.LINES: binary}}
+            operation["requestBody"] = {
+                "required": True,
+                "content": dict.fromkeys((routes.FRAMES, routes.LINES, routes.WITH_TOKENS), binary),
+            }
         paths.setdefault(path, {})[method.lower()] = operation
     return {
         "openapi": "3.1.0",
