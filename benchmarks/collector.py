@@ -128,7 +128,7 @@ def memory_of(pid: int) -> int:
         return int(source.read().split()[1]) * resource.getpagesize()
 
 
-async def drive(port: int, requests: list[bytes]) -> list[int]:
+async def drive(port: int, requests: list[bytes], connections: int = CONNECTIONS) -> list[int]:
     """Send requests over some connections, each after the answer to the one before; return the statuses."""
     statuses: list[int] = []
     waiting = iter(requests)
@@ -143,7 +143,7 @@ async def drive(port: int, requests: list[bytes]) -> list[int]:
             statuses.append(int(head.split(b" ", 2)[1]))
         writer.close()
 
-    await asyncio.gather(*(worker() for _ in range(CONNECTIONS)))
+    await asyncio.gather(*(worker() for _ in range(connections)))
     return statuses
 
 
@@ -151,6 +151,16 @@ def post(task: Task, token: str, body: bytes) -> bytes:
     head = (
         f"POST /v1/tasks/{task.digest}/reports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Type: {FRAMES}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def close(task: Task, data: Path, day: str) -> bytes:
+    body = b'{"early": true}'
+    token = (data / "operator.token").read_text()
+    head = (
+        f"POST /v1/tasks/{task.digest}/periods/{day}/close HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -245,9 +255,14 @@ def memory(num: int = NUM_MEMORY, part: int = 500_000) -> list[dict[str, float]]
                 states.append(state | {"CPU seconds": cpu_of(process.pid)})
                 if (at + part) % 5_000_000 == 0:
                     print(json.dumps(states[-1]), flush=True)
+            before = cpu_of(process.pid)
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins again
+            day = time.strftime("%Y-%m-%d", time.gmtime(int(time.time()) // 86_400 * 86_400))
+            statuses = asyncio.run(drive(port, [close(task, data, day)], 1))
+            assert statuses == [200], statuses
             with open(f"/proc/{process.pid}/status") as source:
                 peak = next(int(line.split()[1]) for line in source if line.startswith("VmHWM"))
-            print(json.dumps({"peak MiB": peak / 1024}))
+            states.append({"closing": num, "peak MiB": peak / 1024, "CPU seconds": cpu_of(process.pid) - before})
     return states
 
 
@@ -291,7 +306,7 @@ def main() -> None:
     elif given.part == "restart":
         result = restart(given.num or NUM_STORED)
     elif given.part == "memory":
-        result = memory(given.num or NUM_MEMORY)[-1]
+        result = memory(given.num or NUM_MEMORY)
     else:
         result = load("token" if given.part == "single" else "gateway", num=given.num)
     print(json.dumps({"part": given.part, "result": result}))

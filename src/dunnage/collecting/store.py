@@ -3,8 +3,8 @@
 
 Reports are kept in *blocks*, one for all requests that were committed together, or one for each public group of their
 senders. Blocks are only ever appended, and each carries the SHA-256 of its reports, joined to that of the block before
-it: the *chain*. A block has no address, no time and no sender. How many reports a sender sent in a period is counted in a table of its own, until the period
-closes.
+it: the *chain*. A block has no address, no time and no sender. How many reports a sender sent in a period is counted in
+a table of its own, until the period closes.
 
 SQLite keeps tasks, periods, devices and people in ``collector.sqlite``, and the blocks of each task and period in a
 file of their own. A commit is on disk when it returns (write-ahead log, ``synchronous=FULL``). PostgreSQL keeps
