@@ -345,6 +345,6 @@ def look_at_period(collector: Collector, period: Period) -> list[str]:
         return []
     source = source_of(collector.store, period)
     made = look_at(collector.tasks[period.task], [source], given.rules, sure=given.sure, num_looks=given.looks)
-    looks = [{**vars(look), "sentence": look.sentence()} for look in made.looks]
+    looks = [{**vars(look), "from_value": look.from_value, "sentence": look.sentence()} for look in made.looks]
     book.write("INSERT INTO looks VALUES (?, ?, ?) ON CONFLICT DO NOTHING", *period, json.dumps(looks))
     return [look.sentence() for look in made.looks if look.alarm]

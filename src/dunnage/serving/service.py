@@ -598,7 +598,10 @@ class Service:
         folder.with_suffix(".html").write_text(estimates_page(Release.read(folder)), encoding="utf-8")
         maps = periods.robust_of_days(self.collector, digest, first, last, confidence)
         robust = {name: {**made.to_dict(), "says": made.lines()} for name, made in maps.items()}
-        folder.with_name(f"{folder.name}.{ROBUST_FILE}").write_bytes(msgspec.json.encode(robust))
+        beside = folder.with_name(f"{folder.name}.{ROBUST_FILE}")
+        beside.unlink(missing_ok=True)
+        if robust:
+            beside.write_bytes(msgspec.json.encode(robust))
         if has_maps(release):
             folder.with_suffix(".geojson").write_text(geojson(release), encoding="utf-8")
         if first == last:
