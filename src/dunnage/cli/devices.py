@@ -691,7 +691,7 @@ def serve(
     sign: shared.SignOption = None,
     config: Annotated[OptPath, Option(help="TOML file with settings; flags and DUNNAGE_SERVE_... come first.")] = None,
     invite: Annotated[OptText, Option(help="Give a person or program a role, print the token, and exit.")] = None,
-    role: Annotated[OptText, Option(help="With --invite: operator | analyst | monitor.")] = None,
+    role: Annotated[OptText, Option(help="With --invite: operator | analyst | officer | monitor.")] = None,
     check: Annotated[bool, Option("--check", help="Check settings and store, and exit.")] = False,
     as_json: shared.JsonFlag = False,
 ) -> None:

@@ -389,6 +389,8 @@ class Perturbed:
     def summary(self) -> str:
         again = f", {self.num_again} of them the same as before" if self.num_again else ""
         lines = [f"Reports   {len(self.reports)} of {self.num_slots} slots{again}"]
+        if not (self.reports or self.num_lapsed or self.num_silent):
+            lines = ["Reports   none: no slot of the vehicle is due. Its slots are moments chosen at random"]
         if self.num_missing:
             lines.append(
                 f"Missing   {self.num_missing} slots had no row at their moment, and report that it is missing"
