@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import dunnage as dn
 from dunnage.cli import shared
-from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, print_text, progress
+from dunnage.cli.shared import DEFAULT_DEVICES, OptInt, OptPath, OptText, print_result, print_text, progress
 from dunnage.errors import OutputError, ParameterError
 from dunnage.exact import nearest_float, share
 
@@ -52,7 +52,6 @@ KeysOption = Annotated[Path, Option("--keys", help="Key ring file that dunnage d
 AliasColumn = Annotated[str, Option(help="Column with the alias of the vehicle. It stays readable.")]
 
 MAX_ROWS = 10  # estimates printed for each quantity
-DEFAULT_DEVICES = 5_000
 
 
 @device_app.command("task", short_help="Write the task for devices and show what it promises.")

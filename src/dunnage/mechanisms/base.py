@@ -25,8 +25,7 @@ from dunnage.exact import decimal_text, exact, plain, shown, shown_number
 from dunnage.model.certificate import CountMeasures, ExpectedError, RowMeasures, SpendStatement, certify
 from dunnage.model.documents import Model, choices_of, suggestion
 from dunnage.model.domains import CodedDomain, Numeric
-from dunnage.model.guarantees import KAnonymity, Promise
-from dunnage.model.laws import MOST_EPSILON
+from dunnage.model.guarantees import MOST_EPSILON, KAnonymity, Promise
 from dunnage.model.schema import Schema
 
 if TYPE_CHECKING:  # promises are also made where private rows, budgets and keys are out of reach

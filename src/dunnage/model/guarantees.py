@@ -29,6 +29,8 @@ from dunnage._version import __version__
 from dunnage.errors import CompositionError, ParameterError
 from dunnage.exact import Exact, decimal_text, exact, plain, shown
 
+MOST_EPSILON = 700  # maximum epsilon: beyond it e to the epsilon is not a double, and no promise either
+
 
 class Neighbours(StrEnum):
     """Which two datasets must look alike."""

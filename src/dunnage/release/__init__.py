@@ -235,18 +235,21 @@ class Release(Displayed, Tabular):
             scenarios=scenarios,
         )
 
+    def columns_of(self, table: str) -> list[dict[str, str]]:
+        """Return name, type and description of each column of a table, as a data package has them."""
+        return [
+            {
+                "name": column.name,
+                "type": next((name for check, name in _FRICTIONLESS_TYPES if check(column.type)), "string"),
+                "description": self.owner.column_words(column.name, self, table),
+            }
+            for column in self.as_text(table, slice(0, 0)).schema
+        ]
+
     def texts(self, folder: Path) -> dict[str, bytes]:
         """Return the texts for programs and people, by file name; the tables are already in the folder."""
         resources = []
         for name in self.tables:
-            columns = [
-                {
-                    "name": f.name,
-                    "type": next((name for check, name in _FRICTIONLESS_TYPES if check(f.type)), "string"),
-                    "description": self.owner.column_words(f.name, self, name),
-                }
-                for f in self.as_text(name, slice(0, 0)).schema
-            ]
             resource = {
                 "name": name,
                 "path": f"{name}.csv",
@@ -254,7 +257,7 @@ class Release(Displayed, Tabular):
                 "format": "csv",
                 "encoding": "utf-8",
                 "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
-                "schema": {"fields": columns},
+                "schema": {"fields": self.columns_of(name)},
             }
             resources.append(resource)
         certificate = self.certificate

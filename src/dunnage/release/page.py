@@ -11,7 +11,6 @@ from typing import Any
 
 from dunnage.model.certificate import Certificate, ExpectedError, Total
 from dunnage.release.kinds import fill, text_of
-from dunnage.release.kinds.counts import NOISE_WORDS, expected_rows
 from dunnage.text import unbroken
 
 BASIS_WORDS = {
@@ -53,6 +52,8 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
     style = text_of("certificate.css")
     expected, useful = getattr(certificate.measures, "expected", None), ""
     if isinstance(expected, ExpectedError):
+        from dunnage.release.kinds.counts import NOISE_WORDS, expected_rows
+
         about, *rows = expected_rows(expected)
         noise = f'<p class="basis void"><strong>{escape(NOISE_WORDS)}</strong></p>\n' if expected.is_noise else ""
         useful = f"<h2>How far off the counts are</h2>\n{noise}<p>{escape(about[0])}</p>\n{_table(*rows)}"

@@ -24,7 +24,6 @@ from dunnage.model.certificate import Certificate, NoiseCell, RowMeasures, SlotM
 from dunnage.model.domains import CodedDomain, Graph, Numeric, Tree
 from dunnage.model.guarantees import KAnonymity, SampledDP
 from dunnage.model.hierarchies import IntervalHierarchy, NodeHierarchy, hierarchy_of
-from dunnage.model.laws import Cells
 from dunnage.model.measures import (
     class_sizes,
     ranked,
@@ -105,6 +104,10 @@ class NoisyKind(Kind):
 
     def cautions(self, release: Release) -> tuple[str, ...]:
         stated = sorted((release.certificate.rows.noise or {}).items())  # in the order of a file
+        if not stated:
+            return ()
+        from dunnage.model.laws import Cells
+
         laws = {
             name: Cells.of(numeric_domain(release, name), [cell.plain() for cell in cells]) for name, cells in stated
         }
