@@ -156,9 +156,9 @@ class Jobs:
 
     def of(self, project: str, *kinds: str, limit: int = 50) -> list[Job]:
         """Return the jobs of a project, the newest first."""
-        sql = f"SELECT {_COLUMNS} FROM jobs WHERE project = ? ORDER BY created DESC, rowid DESC LIMIT ?"
-        made = map(self._made, self._book.rows(sql, project, limit))
-        return [job for job in made if not kinds or job.kind in kinds]
+        which = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        sql = f"SELECT {_COLUMNS} FROM jobs WHERE project = ? {which} ORDER BY created DESC, rowid DESC LIMIT ?"
+        return list(map(self._made, self._book.rows(sql, project, *kinds, limit)))
 
     def _made(self, row: Any) -> Job:
         job_id, project, kind, argv, spends, place, role, by, state, stage, result, message, created, ended = row

@@ -18,6 +18,7 @@ Every change names the version it was made on; if another change came first, it 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -41,7 +42,8 @@ CREATE TABLE IF NOT EXISTS changes (project TEXT NOT NULL, version INTEGER NOT N
     by_whom TEXT NOT NULL, at INTEGER NOT NULL, policy INTEGER NOT NULL, data INTEGER NOT NULL, settings TEXT NOT NULL,
     PRIMARY KEY (project, version));
 CREATE TABLE IF NOT EXISTS files (project TEXT NOT NULL, number INTEGER NOT NULL, label TEXT NOT NULL,
-    name TEXT NOT NULL, bytes INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (project, number));
+    name TEXT NOT NULL, bytes INTEGER NOT NULL, at INTEGER NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (project, number));
 """
 PRIVATE_FOLDERS = ("data", "policies", "releases", "settlements", "audits", "previews", "received")
 PUBLIC_FOLDERS = ("public/releases", "public/plans")
@@ -76,6 +78,7 @@ class File:
     name: str  # where it is: data/1.csv
     bytes: int
     at: int
+    digest: str  # SHA-256: shows that a file is the same again
 
 
 @dataclass(frozen=True)
@@ -233,19 +236,21 @@ class Projects:
     def add_file(self, project: Project, label: str, source: BinaryIO, size: int) -> File:
         """Keep an uploaded file under a number; what it is called decides nothing but the label."""
         ending, label = ending_of(label, source), _LABEL.sub("", label.rsplit("/", 1)[-1].rsplit("\\", 1)[-1])[-80:]
+        source.seek(0)
+        digest = hashlib.file_digest(source, "sha256").hexdigest()
         with self._book.turn() as book:
             sql = "SELECT coalesce(max(number), 0) + 1 FROM files WHERE project = ?"
             number = int(book.execute(sql, (project.id,)).fetchone()[0])
-            name = f"data/{number}{ending}"
-            line = project.id, number, label or "file", name, size, int(time.time())
-            book.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?)", line)
-        with os.fdopen(os.open(project.folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
+            file = File(number, label or "file", f"data/{number}{ending}", size, int(time.time()), digest)
+            line = project.id, file.number, file.label, file.name, file.bytes, file.at, file.digest
+            book.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", line)
+        with os.fdopen(os.open(project.folder / file.name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
             source.seek(0)
             shutil.copyfileobj(source, sink, 1 << 20)
-        return File(number, label or "file", name, size, line[-1])
+        return file
 
     def files(self, project: Project) -> list[File]:
-        sql = "SELECT number, label, name, bytes, at FROM files WHERE project = ? ORDER BY number"
+        sql = "SELECT number, label, name, bytes, at, digest FROM files WHERE project = ? ORDER BY number"
         return [File(*row) for row in self._book.rows(sql, project.id)]
 
     def file(self, project: Project, number: int | None = None) -> File:

@@ -176,7 +176,7 @@ class Studio:
     """Projects, jobs and people in one folder."""
 
     def __init__(self, settings: StudioSettings, door: Door | None = None) -> None:
-        self.settings, self.folder = settings, settings.folder
+        self.settings, self.folder = settings, Path(os.path.abspath(settings.folder))
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self.folder, 0o700)
         self._lock = _locked(self.folder / "studio.lock")
@@ -194,7 +194,24 @@ class Studio:
 
     @property
     def ledger(self) -> str:
-        return self.settings.ledger or str((self.folder / LEDGER_FILE).absolute())
+        return self.settings.ledger or str(self.folder / LEDGER_FILE)
+
+    def key_of(self, person: Person) -> Path:
+        """Return the file with a person's signing key; it is made when it is first needed, and stays in the folder."""
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        folder = self.folder / "keys"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', person.name)}-{web.hashed(person.name).hex()[:8]}.pem"
+        if not path.exists():
+            key, pem = Ed25519PrivateKey.generate(), serialization.Encoding.PEM
+            private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+            public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+            for place, content in ((path.with_suffix(".pub.pem"), public), (path, private)):
+                with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
+                    sink.write(content)
+        return path
 
     @property
     def link(self) -> str:

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import os
 import re
 import secrets
 import time
@@ -59,6 +60,8 @@ class HttpError(Exception):
         if isinstance(error, DunnageError) and not isinstance(error, InternalError):
             status = 503 if isinstance(error, StoreError) else 409 if isinstance(error, Refusal) else 422
             return cls(status, type(error).__name__, str(error))
+        if os.environ.get("DUNNAGE_TRACEBACK"):  # it may contain private values
+            traceback.print_exception(error)
         where = traceback.extract_tb(error.__traceback__)[-1]
         log("error", route=line, error=type(error).__name__, file=Path(where.filename).name, line=where.lineno)
         return cls(500, "internal", "An error that nobody expected. It is in the log.")
@@ -66,7 +69,8 @@ class HttpError(Exception):
 
 def log(event: str, **facts: object) -> None:
     """Write one line of JSON; never a report, an address or an identity."""
-    LOG.info(json.dumps({"event": event, **facts}, sort_keys=True))
+    level = logging.ERROR if event in ("error", "failed") else logging.INFO
+    LOG.log(level, json.dumps({"event": event, **facts}, sort_keys=True))
 
 
 def hashed(secret: str) -> bytes:
