@@ -107,9 +107,8 @@ class Jobs:
         self._cancelled, self._stages, self._lock = set[str](), dict[str, str](), threading.Lock()
         self._closing = False
         self._mark_stopped()
-        self._prepare()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Have a process ready for the next job."""
         with self._lock:
             if self._spare is None and not self._closing:
@@ -228,7 +227,7 @@ class Jobs:
             worker.process.stderr.close()
             with self._lock:
                 self._workers.pop(job_id, None)
-            self._prepare()
+            self.prepare()
         if job_id in self._cancelled:
             return CANCELLED, "", "It was cancelled."
         if self._closing and code:

@@ -35,7 +35,7 @@ from dunnage.serving.web import HEADERS, OFFICER, OWNER, HttpError
 from dunnage.settle import LOADING_PAGE, SETTLEMENT_FILE, SETTLEMENT_PAGE
 from dunnage.showing import figures as draw
 from dunnage.showing import shown
-from dunnage.showing.text import guarantee_words
+from dunnage.showing.loads import guarantee_words
 from dunnage.text import time_text
 
 MAX_PLAN_BYTES = 256 << 20
@@ -302,7 +302,7 @@ def _publish(visit: Visit) -> Response:
     runs = visit.studio.jobs.of(project.id, _PUBLISH)
     if any(not job.is_over for job in runs):
         raise HttpError(409, "running", "This project is being published already. Wait until it is done.")
-    name = project.free_name("releases", period or "release", {_release_of(job) for job in runs})
+    name = project.free_name("releases", period or policy.dataset, {_release_of(job) for job in runs})
     more = ["-o", f"releases/{name}"]
     more += ["--again"] if form.get("again") else []
     more += ["--allow-noise"] if form.get("allow_noise") else []

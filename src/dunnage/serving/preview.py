@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import tomli_w
 
 from dunnage.advising.rows import release_in_memory
@@ -27,6 +28,7 @@ from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.counts import true_counts
 from dunnage.model.certificate import meaning
 from dunnage.model.policy import Policy
+from dunnage.model.schema import Role
 from dunnage.noise.source import Noise
 from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan
@@ -36,7 +38,7 @@ from dunnage.publishing import DryRun, rehearse
 from dunnage.release import Release
 from dunnage.release.kinds.counts import level_words
 from dunnage.serving.survey import run
-from dunnage.showing.text import guarantee_words
+from dunnage.showing.loads import guarantee_words
 from dunnage.tables.dataset import Dataset, load
 from dunnage.text import number_text, percent, several
 
@@ -152,8 +154,14 @@ def _side_by_side(rows: Dataset, release: Release, key: Key) -> dict[str, Any]:
         return {"before": [], "after": [], "columns_before": [], "columns_after": []}
     picked = np.unique(np.linspace(0, len(table["row"]) - 1, NUM_LINES).astype(int))
     sources = np.array([table["source_row"][at] for at in picked], dtype=np.int64)
-    shown = [item.name for item in rows.schema if item.name in rows.original.table.column_names]
-    before = rows.original.take(sources).select(shown)
+    records, own = rows.parts.records_of(sources), rows.original.take(sources)
+    columns = {}
+    for item in rows.schema:
+        if item.name in own.column_names:
+            columns[item.name] = own.column(item.name)
+        elif item.role is not Role.DROP:
+            columns[item.name] = rows.column(item.name).take(pa.array(records))
+    before = pa.table(columns)
     after = release.data.take([table["row"][at] for at in picked])
     return {
         **{f"{name}_before": value for name, value in _cells(before).items()},

@@ -17,10 +17,10 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
@@ -44,7 +44,7 @@ from dunnage.collecting.collector import (
 from dunnage.collecting.estimate import write_estimates
 from dunnage.collecting.intake import CODES, NEAR
 from dunnage.collecting.periods import ClosingStatement
-from dunnage.collecting.store import Database, Period, Store
+from dunnage.collecting.store import Period, Store
 from dunnage.collecting.tokens import Issuer, valid_tokens
 from dunnage.collecting.views import view
 from dunnage.devices.report import ID_BYTES, Report
@@ -74,6 +74,9 @@ from dunnage.serving.web import (
     log,
     read_body,
 )
+
+if TYPE_CHECKING:
+    from dunnage.serving.studio import Studio
 
 FRAMES, LINES, WITH_TOKENS = CONTENT_TYPE, "application/x-ndjson", CONTENT_TYPE_WITH_TOKENS
 NO_TOKEN = "no_token"  # code of a report without a valid token
@@ -160,14 +163,14 @@ class Sender(NamedTuple):
 class Service:
     """The routes of a collector, over one store."""
 
-    def __init__(self, settings: Settings, *, clock: Any = None, sessions: Database | None = None) -> None:
+    def __init__(self, settings: Settings, *, clock: Any = None) -> None:
         self.settings, self.data = settings, Path(settings.data)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stop_server: Callable[[], None] = lambda: None
         clocks = {} if clock is None else {"clock": clock}
         self.store = Store.open(settings.database or self.data)
         local = Person("you", frozenset(PEOPLE)) if settings.is_loopback else None
-        self.door = Door(sessions, local, secure=settings.tls_in_front)
+        self.door = Door(local, secure=settings.tls_in_front)
         for key, name, roles in self.store.book.rows("SELECT hash, name, roles FROM people"):
             self.people[bytes(key)] = Person(name, frozenset(roles.split()))
         try:
@@ -181,6 +184,7 @@ class Service:
         self.requests: Counter[tuple[str, int]] = Counter()
         self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
         self._answers: dict[int, bytes] = {}
+        self.closing: list[Callable[[], None]] = []  # what else ends with the service
         self._issuers: dict[str, Issuer] = {}
 
     @property
@@ -733,8 +737,8 @@ async def decoded(request: Request, kind: type[Any], settings: Settings) -> Any:
         raise HttpError(422, "body", f"The body does not fit: {str(error)[:200]}.") from None
 
 
-def make_app(service: Service) -> Starlette:
-    """Put the routes together; each must have a line in ``MAY``, and each line a route."""
+def make_app(service: Service, more: Sequence[Route] = ()) -> Starlette:
+    """Put the routes together; each must have a line in ``MAY``, and each line a route. Those of the studio follow."""
     from dunnage.serving import pages
 
     handlers: Handlers = {
@@ -766,9 +770,18 @@ def make_app(service: Service) -> Starlette:
         "GET /sign-in": service.sign_in,
         **pages.handlers(service),
     }
-    app = Starlette(routes=guarded(service, handlers))
+    app = Starlette(routes=[*guarded(service, handlers), *more])
     app.router.redirect_slashes = False
     return app
+
+
+def shared_studio(service: Service) -> Studio:
+    """Return the studio of a team, in the same folder: its people are those of the service."""
+    from dunnage.serving.studio import Studio, StudioSettings
+
+    studio = Studio(StudioSettings(service.data / "studio", service.settings.listen), service.door)
+    service.closing.append(studio.close)
+    return studio
 
 
 def guarded(service: Service, handlers: Handlers) -> list[Route]:
@@ -814,7 +827,7 @@ def _guard(
     return endpoint
 
 
-def run(service: Service) -> int:
+def run(service: Service, more: Sequence[Route] = ()) -> int:
     """Serve until SIGTERM or SIGINT; what was taken in is stored and answered first."""
     import uvicorn
 
@@ -824,7 +837,7 @@ def run(service: Service) -> int:
     LOG.addHandler(handler)
     LOG.setLevel(logging.INFO)
     config = uvicorn.Config(
-        make_app(service),
+        make_app(service, more),
         host=host,
         port=port,
         access_log=False,
@@ -864,6 +877,8 @@ def run(service: Service) -> int:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(serve())
     finally:
+        for close in service.closing:
+            close()
         service.collector.stop()
         log("stopped", reason=service.collector.failed or "signal")
         LOG.removeHandler(handler)

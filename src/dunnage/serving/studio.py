@@ -181,7 +181,8 @@ class Studio:
         os.chmod(self.folder, 0o700)
         self._lock = _locked(self.folder / "studio.lock")
         self.book = SqliteFile(self.folder / "studio.sqlite", PROJECT_TABLES, job_states.TABLE, web.SESSIONS)
-        self.door = door or Door(self.book, Person("you", frozenset(STUDIO)))
+        self.door = door or Door(Person("you", frozenset(STUDIO)))
+        self.door.book = self.book
         self.projects = Projects(self.book, self.folder / "projects")
         (self.folder / "uploads").mkdir(mode=0o700, exist_ok=True)
         for left in (self.folder / "uploads").iterdir():  # of a studio that was killed
@@ -233,6 +234,7 @@ class Studio:
         return [(path.replace("{project}", project.id), name) for path, name in may]
 
     def routes(self) -> list[Route]:
+        tempfile.tempdir = str(self.folder / "uploads")  # uploads are private from their first byte
         made = []
         for line, (roles, page) in self.pages.items():
             if not roles or not set(roles) <= {ANYONE, *STUDIO}:
@@ -303,6 +305,7 @@ class Studio:
     def close(self) -> None:
         self.jobs.close()
         self.book.close()
+        tempfile.tempdir = None
         self._lock.close()
 
 
@@ -341,6 +344,7 @@ def _both(studio: Studio, visit: Visit, conflict: Conflict) -> dict[str, Any]:
 
 
 def _home(visit: Visit) -> Response:
+    visit.studio.jobs.prepare()
     projects = visit.studio.projects.list()
     return visit.page("home", title="Projects", projects=projects, may_add=visit.may(OWNER))
 
@@ -474,7 +478,6 @@ def run(studio: Studio, *, opened: Callable[[str], object] | None = None) -> int
     handler.setFormatter(logging.Formatter("%(message)s"))
     LOG.addHandler(handler)
     LOG.setLevel(logging.WARNING)
-    tempfile.tempdir = str(studio.folder / "uploads")  # uploads are private from their first byte
     config = uvicorn.Config(
         make_app(studio), host=host.strip("[]"), port=int(port), access_log=False, log_config=None,
         log_level="critical", server_header=False, date_header=False, proxy_headers=False, lifespan="off",
@@ -490,6 +493,7 @@ def run(studio: Studio, *, opened: Callable[[str], object] | None = None) -> int
         if server.started and opened is not None:
             opened(studio.link)
 
+    studio.jobs.prepare()
     threading.Thread(target=announce, daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
         server.run()

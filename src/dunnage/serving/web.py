@@ -91,9 +91,10 @@ class Person(NamedTuple):
 class Door:
     """Who asks: people by their tokens, browsers by a session, and whoever has the link that works once."""
 
-    def __init__(self, book: Database | None, local: Person | None, *, secure: bool = False) -> None:
+    def __init__(self, local: Person | None, *, secure: bool = False) -> None:
         self.people: dict[bytes, Person] = {}  # by the hash of their token
-        self._book, self._secure, self._here = book, secure, dict[bytes, tuple[bytes, int]]()
+        self.book: Database | None = None  # where sessions are kept; without one they end with the process
+        self._secure, self._here = secure, dict[bytes, tuple[bytes, int]]()
         self._local, self.code = local, secrets.token_urlsafe(24) if local is not None else ""
 
     def person(self, request: Request, *, changes: bool = False) -> Person | None:
@@ -108,9 +109,9 @@ class Door:
         return None if expires <= time.time() else self._local if key == LOCAL else self.people.get(key)
 
     def _session(self, key: bytes) -> tuple[bytes, int]:
-        if self._book is None:
+        if self.book is None:
             return self._here.get(key, (LOCAL, 0))
-        rows = self._book.rows("SELECT person, expires FROM sessions WHERE hash = ?", key)
+        rows = self.book.rows("SELECT person, expires FROM sessions WHERE hash = ?", key)
         return (bytes(rows[0][0]), int(rows[0][1])) if rows else (LOCAL, 0)
 
     def enter(self, *, code: str = "", token: str = "") -> tuple[bytes, Person]:
@@ -128,18 +129,18 @@ class Door:
         """Begin a new session: an id that was there before sign-in ends, so that nobody can have chosen it."""
         session, expires = secrets.token_urlsafe(32), int(time.time()) + SESSION_SECONDS
         self.end(before)
-        if self._book is None:
+        if self.book is None:
             self._here[hashed(session)] = key, expires
         else:
-            self._book.write("DELETE FROM sessions WHERE expires < ?", int(time.time()))
-            self._book.write("INSERT INTO sessions VALUES (?, ?, ?)", hashed(session), key, expires)
+            self.book.write("DELETE FROM sessions WHERE expires < ?", int(time.time()))
+            self.book.write("INSERT INTO sessions VALUES (?, ?, ?)", hashed(session), key, expires)
         how: dict[str, Any] = {"httponly": True, "samesite": "lax", "secure": self._secure}
         response.set_cookie(COOKIE, session, max_age=SESSION_SECONDS, **how)
         return response
 
     def end(self, session: str | None) -> None:
-        if session and self._book is not None:
-            self._book.write("DELETE FROM sessions WHERE hash = ?", hashed(session))
+        if session and self.book is not None:
+            self.book.write("DELETE FROM sessions WHERE hash = ?", hashed(session))
         elif session:
             self._here.pop(hashed(session), None)
 

@@ -18,6 +18,8 @@ import signal
 import sys
 import threading
 
+from dunnage.mechanisms import MECHANISMS
+
 
 def _follow() -> None:
     """End with the studio: its end of the pipe closes, however it ends. What this process started ends too."""
@@ -32,6 +34,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 20, resource.RLIM_INFINITY))
     for name in ("advising.rows", "auditing.run", "showing.audit", "showing.text"):
         importlib.import_module(f"dunnage.{name}")
+    list(MECHANISMS.values())  # each is loaded when it is looked up
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(0, 1 << 16)
