@@ -30,6 +30,7 @@ from dunnage.cli.generate import generate_app
 from dunnage.cli.ledger import approve, budget_app, ledger_app, propose, refuse, sign
 from dunnage.cli.planning import apply, pack, size
 from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
+from dunnage.cli.studio import studio
 from dunnage.errors import BudgetError, DunnageError, InternalError, OutputError, ParameterError
 from dunnage.model.guarantees import Basis
 
@@ -50,6 +51,7 @@ _LOOP = {
     "alarms": "Raise alarms about a fleet from device reports, with few false ones.",
     "device": "Make tasks and reports for devices; seal identity records.",
     "identity": "Keep identity records that only two people together can open.",
+    "studio": "Open the studio: the whole loop in a browser.",
     "serve": "Run the collector that devices report to.",
     "budget": "Show or set the privacy budget in a ledger.",
     "propose": "Propose a release for others to approve.",
@@ -342,7 +344,23 @@ def verify(
         raise typer.Exit(1)
 
 
-_COMMANDS = (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, alarms, serve, demo)
+_COMMANDS = (
+    draft,
+    advise,
+    publish,
+    show,
+    verify,
+    pack,
+    size,
+    apply,
+    audit,
+    prove,
+    estimate,
+    alarms,
+    studio,
+    serve,
+    demo,
+)
 for _command in (*_COMMANDS, propose, approve, refuse, sign):
     app.command(short_help=_LOOP[_command.__name__])(_command)
 _GROUPS = {"generate": generate_app, "device": device_app, "identity": identity_app}
