@@ -43,6 +43,7 @@ from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
 from dunnage.model.certificate import (
     DIGESTS_SAY,
+    PRINTED_FORMS,
     Certificate,
     CombinedTiers,
     Total,
@@ -74,13 +75,14 @@ from dunnage.release import (
     DATAPACKAGE_FILE,
     PAGE_FILE,
     README_FILE,
+    VERIFY_FILE,
     Release,
     check_files,
     read_certificate,
     read_tables,
 )
-from dunnage.release.kinds import COUNTS, ESTIMATES, ROWS, kind_of, require, same
-from dunnage.release.kinds.estimates import OTHER
+from dunnage.release.kinds import COUNTS, ESTIMATES, NAMES_NOT_CHECKED, ROWS, kind_of, require, same
+from dunnage.release.kinds.estimates import OTHER, QUANTILES, SUM_TOLERANCE
 from dunnage.release.kinds.rows import NOT_CHECKED
 from dunnage.tables.parquet import is_gapless
 from dunnage.text import several
@@ -91,10 +93,7 @@ _RULE += r"records (with [^;]{1,80} outside its domain|without [^;]{1,80}) were 
 _LEFT_OUT = re.compile(rf"{_RULE}(; {_RULE})?")  # as attributes say it
 _ARROW = re.compile(r"parquet-cpp-arrow version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 _PART_BYTES = 1 << 22
-RELEASE_TEXTS = frozenset({DATAPACKAGE_FILE, PAGE_FILE, README_FILE})
-NAMES_NOT_CHECKED = (
-    "that names the owner chose (dataset, period, what is protected, columns, units, labels) say nothing about a record"
-)
+RELEASE_TEXTS = frozenset({DATAPACKAGE_FILE, PAGE_FILE, README_FILE, VERIFY_FILE})
 
 
 class Verification(Model):
@@ -302,15 +301,14 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
     fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
     _check(fits, "a total is below the loss of this release")
     _check(certificate.time == certificate.spend.at, "its time is not the time of the spend")
-    by_devices = certificate.kind == ESTIMATES
-    forms = {
-        "time": (certificate.time, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)"),
-        "software": (certificate.software.dunnage, r"\d{1,3}(\.\d{1,3}){1,2}((a|b|rc|\.dev|\.post)\d{1,3})?"),
-        "spend": (certificate.spend.id, r"allowances of task [0-9a-f]{64}" if by_devices else r"[0-9a-f]{32}"),
+    spend = certificate.spend
+    printed = {
+        "time": certificate.time,
+        "software": certificate.software.dunnage,
+        "spend by devices" if certificate.kind == ESTIMATES else "spend": spend.id,
+        "entry": f"{spend.number} {spend.head}",
     }
-    entry = certificate.spend  # versions before 0.2 and devices state none
-    forms["entry"] = (f"{entry.number} {entry.head}", r"None None|[1-9]\d{0,15} [0-9a-f]{64}")
-    unusual = [name for name, (text, form) in forms.items() if not re.fullmatch(form, text, re.ASCII)]
+    unusual = [name for name, text in printed.items() if not re.fullmatch(PRINTED_FORMS[name], text, re.ASCII)]
     if "time" not in unusual:
         try:
             datetime.datetime.fromisoformat(certificate.time)
@@ -536,7 +534,6 @@ def _check_texts(release: Release, folder: Path) -> Iterator[str]:
 # what a report, a slot and a day give away, the promise, the columns and the lines. The figures of the reports do not:
 # these can only be checked for their possible range.
 
-_SUM_TOLERANCE = 1e-6
 _WORDS = ("in_clear", "assumptions", "claim", "why", "warnings", "numerics")
 _Line = Mapping[str, Any]
 
@@ -724,7 +721,7 @@ def _check_line(line: _Line | None, expected: Mapping[str, object], low: float, 
 
 
 def _check_sum(values: Sequence[float], what: str) -> None:
-    require(abs(math.fsum(values) - 1) <= _SUM_TOLERANCE, f"data: shares of {what} do not add up to 1")
+    require(abs(math.fsum(values) - 1) <= SUM_TOLERANCE, f"data: shares of {what} do not add up to 1")
 
 
 def _check_numbers(
@@ -745,7 +742,7 @@ def _check_numbers(
             of_bin = {"quantity": "share", **common, "bin_lower": low, "bin_upper": high}
             shares.append(_check_line(next(rest, None), of_bin, 0.0, 1.0))
         _check_sum(shares, f"bins of {item.name}")
-        for level in promises.QUANTILES:
+        for level in QUANTILES:
             expected = {"quantity": f"quantile {level}", **common, "unit": item.unit}
             points.append(_check_line(next(rest, None), expected, float(item.low), float(item.high)))
         require(points == sorted(points), f"data: quantiles of {item.name} are not in order")

@@ -690,7 +690,14 @@ def serve(
     sign: shared.SignOption = None,
     config: Annotated[OptPath, Option(help="TOML file with settings; flags and DUNNAGE_SERVE_... come first.")] = None,
     invite: Annotated[OptText, Option(help="Give a person or program a role, print the token, and exit.")] = None,
-    role: Annotated[OptText, Option(help="With --invite: operator | analyst | officer | monitor.")] = None,
+    role: Annotated[
+        OptText,
+        Option(
+            help="With --invite: operator | analyst | officer | monitor; in the studio: owner | officer | planner | "
+            "auditor | admin."
+        ),
+    ] = None,
+    studio: Annotated[bool, Option("--studio", help="Serve the studio too, for people with its roles.")] = False,
     check: Annotated[bool, Option("--check", help="Check settings and store, and exit.")] = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -707,7 +714,7 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise ParameterError("dunnage serve needs more packages. Install dunnage[serve].") from None
-    from dunnage.serving.service import OPERATOR, Service, make_app, run
+    from dunnage.serving.service import OPERATOR, Service, make_app, run, shared_studio
     from dunnage.serving.settings import read_settings
 
     flags = {"data": data, "database": database, "listen": listen, "tls_in_front": tls_in_front or None}
@@ -725,7 +732,8 @@ def serve(
         print_result({"name": invite, "role": role, "token": token}, f"Token     {token} (shown once)", as_json)
         return
     service = Service(settings)
-    make_app(service)
+    routes = shared_studio(service).routes() if studio else ()
+    make_app(service, routes)
     if check:
         service.collector.stop()
         facts = {"tasks": len(service.collector.tasks), "senders": len(service.senders), "people": len(service.people)}
@@ -741,4 +749,4 @@ def serve(
         print_text(f"Operator  {own} has the token of the first operator (private)")
     if service.link:
         print_text(f"Pages     {service.link} (works once)")
-    raise typer.Exit(run(service))
+    raise typer.Exit(run(service, routes))

@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 from dunnage.collecting.store import Database
 from dunnage.collecting.vault import Share, Vault
 from dunnage.errors import ParameterError, Refusal
+from dunnage.serving.web import log
 
 if TYPE_CHECKING:
     from dunnage.serving.service import Handlers, Service
@@ -152,14 +153,14 @@ class Identities:
 
 
 def handlers(service: Service) -> Handlers:
-    from dunnage.serving.service import decoded, hashed, log
+    from dunnage.serving.service import decoded
 
     own, settings = service.identities, service.settings
 
     def person(request: Request) -> str:
-        token = request.headers["authorization"].removeprefix("Bearer ")
-        ((name,),) = service.store.book.rows("SELECT name FROM people WHERE hash = ?", hashed(token))
-        return str(name)
+        found = service.door.person(request)
+        assert found is not None  # the route's role was checked
+        return found.name
 
     def answer(content: object, status: int = 200) -> Response:
         return JSONResponse(content, status, {"cache-control": "no-store"})

@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import json
 import logging
 import re
 import secrets
 import signal
 import sys
 import time
-import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -54,26 +52,41 @@ from dunnage.devices.sending import CONTENT_TYPE, CONTENT_TYPE_WITH_TOKENS
 from dunnage.devices.task import MAX_BYTES as MAX_TASK_BYTES
 from dunnage.devices.task import Task, day_number
 from dunnage.devices.tokens import KEY_BITS, TokenKey, split_tokens
-from dunnage.errors import DunnageError, InternalError, ParameterError, Refusal, ReportError, StoreError
+from dunnage.errors import DunnageError, InternalError, ParameterError, ReportError
 from dunnage.model.documents import canonical, check
 from dunnage.release import Release
 from dunnage.serving.identity import VAULT, Identities
 from dunnage.serving.senders import Sender, Senders
 from dunnage.serving.settings import Settings
+from dunnage.serving.web import (
+    ANALYST,
+    ANYONE,
+    COOKIE,
+    DEVICE,
+    LOG,
+    MONITOR,
+    OFFICER,
+    OPERATOR,
+    PEOPLE,
+    Door,
+    HttpError,
+    Person,
+    checked_name,
+    content_type,
+    hashed,
+    log,
+    read_body,
+)
 
-LOG = logging.getLogger("dunnage")
+if TYPE_CHECKING:
+    from dunnage.serving.studio import Studio
+
 FRAMES, LINES, WITH_TOKENS = CONTENT_TYPE, "application/x-ndjson", CONTENT_TYPE_WITH_TOKENS
 NO_TOKEN = "no_token"  # code of a report without a valid token
-ANYONE, DEVICE, OPERATOR, ANALYST, MONITOR = "anyone", "device", "operator", "analyst", "monitor"
-OFFICER = "officer"  # opens identity records, with a second one
-PEOPLE = (OPERATOR, ANALYST, OFFICER, MONITOR)  # roles of people and programs, other than devices
 VIEWS = ("day", "hour", "tier", GROUP)
 ROBUST_FILE = "robust.json"  # beside a release: what the numbers of set bits say of its maps
 MAX_LINES, MAX_JSON = 1_000, MAX_TASK_BYTES + (1 << 16)
 RETRY_SECONDS = "5"
-SESSION_SECONDS = 12 * 3600
-COOKIE = "dunnage_session"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,63}")
 
 Handlers = Mapping[str, Callable[..., Awaitable[Any]]]  # by method and path
 
@@ -153,25 +166,6 @@ class Days(msgspec.Struct, forbid_unknown_fields=True, rename={"first": "from", 
     allow_noise: bool = False
 
 
-class HttpError(Exception):
-    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status, self.code, self.headers = status, code, headers
-
-    def response(self) -> Response:
-        content = {"error": {"code": self.code, "message": str(self)}}
-        return JSONResponse(content, self.status, {key.replace("_", "-"): text for key, text in self.headers.items()})
-
-
-def log(event: str, **facts: object) -> None:
-    """Write one line of JSON; never a report, an address or an identity."""
-    LOG.info(json.dumps({"event": event, **facts}, sort_keys=True))
-
-
-def hashed(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
-
-
 class Service:
     """The routes of a collector, over one store."""
 
@@ -181,8 +175,10 @@ class Service:
         self.stop_server: Callable[[], None] = lambda: None
         clocks = {} if clock is None else {"clock": clock}
         self.store = Store.open(settings.database or self.data)
-        people = self.store.book.rows("SELECT hash, roles FROM people")
-        self.people = {bytes(key): frozenset(roles.split()) for key, roles in people}
+        local = Person("you", frozenset(PEOPLE)) if settings.is_loopback else None
+        self.door = Door(local, secure=settings.tls_in_front)
+        for key, name, roles in self.store.book.rows("SELECT hash, name, roles FROM people"):
+            self.people[bytes(key)] = Person(name, frozenset(roles.split()))
         try:
             settings.check_exposure(bool(self.people))
         except BaseException:
@@ -195,17 +191,19 @@ class Service:
             self.senders.put(bytes(key), self._sender(*facts))
         self.requests: Counter[tuple[str, int]] = Counter()
         self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
-        self._sessions: dict[bytes, float] = {}
-        self._link = secrets.token_urlsafe(24) if settings.is_loopback else ""
         self._answers: dict[int, bytes] = {}
+        self.closing: list[Callable[[], None]] = []  # what else ends with the service
         self._issuers: dict[str, Issuer] = {}
         self.identities = Identities(self.store.book, self.data / VAULT)
 
     @property
+    def people(self) -> dict[bytes, Person]:
+        return self.door.people
+
+    @property
     def link(self) -> str:
         """A link that signs in once, for whoever started the service on this machine."""
-        host, port = self.settings.address
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/sign-in?code={self._link}" if self._link else ""
+        return f"{self.settings.origin}/sign-in?code={self.door.code}" if self.door.code else ""
 
     def invite(self, name: str, role: str) -> str:
         """Give a person or program a role; return the token, which is shown once."""
@@ -213,8 +211,8 @@ class Service:
             raise ParameterError(f"a role must be one of {', '.join(PEOPLE)}.")
         token = secrets.token_urlsafe(32)
         key = hashed(token)
-        self.store.book.write("INSERT INTO people VALUES (?, ?, ?)", key, _checked_name(name), role)
-        self.people[key] = frozenset([role])
+        self.store.book.write("INSERT INTO people VALUES (?, ?, ?)", key, checked_name(name), role)
+        self.people[key] = Person(name, frozenset([role]))
         return token
 
     def _sender(self, digest: str, name: str, vehicles: int, group: str) -> Sender:
@@ -454,7 +452,7 @@ class Service:
 
     async def make_codes(self, request: Request) -> Response:
         digest, given = self._task(request), await decoded(request, NewCodes, self.settings)
-        names = list(dict.fromkeys(map(_checked_name, given.names)))
+        names = list(dict.fromkeys(map(checked_name, given.names)))
         if not 1 <= len(names) <= 10_000 or not 1 <= given.valid_days <= 366:
             raise ParameterError("name 1 to 10,000 devices, with codes that are valid for 1 to 366 days.")
         most = 10_000_000 if self.collector.senders[digest] == GATEWAY else 1
@@ -462,7 +460,7 @@ class Service:
             raise ParameterError(f"vehicles must be 1 to {most:,} with these senders.")
         if given.group and self.collector.senders[digest] == UNLINKABLE:
             raise ParameterError("vehicles that nobody can tell apart have no group. Leave group out.")
-        group = _checked_name(given.group) if given.group else ""
+        group = checked_name(given.group) if given.group else ""
         expires = int(self.collector.now()) + given.valid_days * 86_400
         codes = {name: secrets.token_urlsafe(15) for name in names}
 
@@ -701,28 +699,17 @@ class Service:
     # Who may do what
 
     def roles_of(self, request: Request) -> frozenset[str]:
-        tokens = request.headers.getlist("authorization")
-        if len(tokens) == 1 and tokens[0].startswith("Bearer "):
-            return self.people.get(hashed(tokens[0][7:]), frozenset())
-        session = request.cookies.get(COOKIE)
         # Cookies only read: nothing that a page of somebody else makes a browser send can change anything.
-        if (
-            session
-            and request.method in ("GET", "HEAD")
-            and self._sessions.get(hashed(session), 0.0) > time.monotonic()
-        ):
-            return frozenset(PEOPLE) - {OFFICER}  # a session has no name, and an officer must have one
-        return frozenset()
+        person = self.door.person(request)
+        if person is None:
+            return frozenset()
+        # A session may be that of whoever sits at this machine; an officer of identity records has a token.
+        return person.roles if "authorization" in request.headers else person.roles - {OFFICER}
 
     async def sign_in(self, request: Request) -> Response:
-        given = request.query_params.get("code", "")
-        if not self._link or not secrets.compare_digest(given.encode(), self._link.encode()):
-            raise HttpError(403, "code", "The link was used, or is not right. Start the service again for a new one.")
-        self._link, session = "", secrets.token_urlsafe(32)
-        self._sessions[hashed(session)] = time.monotonic() + SESSION_SECONDS
-        response = Response(status_code=303, headers={"location": "/"})
-        response.set_cookie(COOKIE, session, max_age=SESSION_SECONDS, httponly=True, samesite="lax")
-        return response
+        key, person = self.door.enter(code=request.query_params.get("code", ""))
+        place = "/" if person.roles & {OPERATOR, ANALYST} else "/studio"
+        return self.door.begin(key, Response(status_code=303, headers={"location": place}), request.cookies.get(COOKIE))
 
     async def work(self) -> None:
         """Close what is over and erase what is due, once a minute."""
@@ -755,12 +742,6 @@ def _resolve(answered: list[tuple[collecting.Request, Answer | None]]) -> None:
             request.handle.set_result(answer)
 
 
-def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ParameterError("a name has 1 to 64 letters, digits, dots, dashes and spaces, and begins with a letter.")
-    return name
-
-
 def _days(first: str, last: str) -> tuple[int, int]:
     days = day_number(first), day_number(last)
     if not days[0] <= days[1] < days[0] + 3_660:
@@ -773,40 +754,12 @@ def busy() -> HttpError:
     return HttpError(503, "busy", message, Retry_After=RETRY_SECONDS)
 
 
-def content_type(scope: Any) -> str:
-    kinds = [text for name, text in scope["headers"] if name == b"content-type"]
-    return kinds[0].decode("latin-1").partition(";")[0].strip().lower() if len(kinds) == 1 else ""
-
-
 def count_frames(content: bytes) -> int:
     num = at = 0
     while at + 4 <= len(content):
         at += 4 + int.from_bytes(content[at : at + 4], "big")
         num += 1
     return num
-
-
-async def read_body(scope: Any, receive: Callable[[], Awaitable[Any]], most: int, seconds: float) -> bytes:
-    """Read a body of limited size in limited time; a compressed one is refused, so that none can unfold."""
-    for name, text in scope["headers"]:
-        if name == b"content-encoding" and text.strip().lower() != b"identity":
-            raise HttpError(415, "content_encoding", "Send the request without compression.")
-        if name == b"content-length" and (not text.isdigit() or int(text) > most):
-            raise HttpError(413, "too_large", f"A request has at most {most} bytes. Send several requests.")
-    parts, size, more = list[bytes](), 0, True
-    try:
-        async with asyncio.timeout(seconds):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                parts.append(message.get("body", b""))
-                size, more = size + len(parts[-1]), message.get("more_body", False)
-                if size > most:
-                    raise HttpError(413, "too_large", f"A request has at most {most} bytes. Send several requests.")
-    except TimeoutError:
-        raise HttpError(408, "too_slow", "The request took too long. Send it again.") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def decoded(request: Request, kind: type[Any], settings: Settings) -> Any:
@@ -819,8 +772,8 @@ async def decoded(request: Request, kind: type[Any], settings: Settings) -> Any:
         raise HttpError(422, "body", f"The body does not fit: {str(error)[:200]}.") from None
 
 
-def make_app(service: Service) -> Starlette:
-    """Put the routes together; each must have a line in ``MAY``, and each line a route."""
+def make_app(service: Service, more: Sequence[Route] = ()) -> Starlette:
+    """Put the routes together; each must have a line in ``MAY``, and each line a route. Those of the studio follow."""
     from dunnage.serving import identity, pages
 
     handlers: Handlers = {
@@ -853,9 +806,18 @@ def make_app(service: Service) -> Starlette:
         **pages.handlers(service),
         **identity.handlers(service),
     }
-    app = Starlette(routes=guarded(service, handlers))
+    app = Starlette(routes=[*guarded(service, handlers), *more])
     app.router.redirect_slashes = False
     return app
+
+
+def shared_studio(service: Service) -> Studio:
+    """Return the studio of a team, in the same folder: its people are those of the service."""
+    from dunnage.serving.studio import Studio, StudioSettings
+
+    studio = Studio(StudioSettings(service.data / "studio", service.settings.listen), service.door)
+    service.closing.append(studio.close)
+    return studio
 
 
 def guarded(service: Service, handlers: Handlers) -> list[Route]:
@@ -891,24 +853,17 @@ def _guard(
                 message = f"This needs the role {' or '.join(roles)}. Send its token: Authorization: Bearer TOKEN."
                 raise HttpError(401, "role", message, WWW_Authenticate="Bearer")
             response = await handler(request)
-        except HttpError as error:
-            response = error.response()
         except ClientDisconnect:
             response = Response(status_code=400)
-        except DunnageError as error:
-            status = 503 if isinstance(error, StoreError) else 409 if isinstance(error, Refusal) else 422
-            response = HttpError(status, type(error).__name__, str(error)).response()
-        except Exception as error:  # its words may hold what came in: name its type and place
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            log("error", route=line, error=type(error).__name__, file=Path(where.filename).name, line=where.lineno)
-            response = HttpError(500, "internal", "An error that nobody expected. It is in the log.").response()
+        except Exception as error:
+            response = HttpError.of(error, line).response()
         service.requests[line.partition(" ")[2], response.status_code] += 1
         return response
 
     return endpoint
 
 
-def run(service: Service) -> int:
+def run(service: Service, more: Sequence[Route] = ()) -> int:
     """Serve until SIGTERM or SIGINT; what was taken in is stored and answered first."""
     import uvicorn
 
@@ -918,7 +873,7 @@ def run(service: Service) -> int:
     LOG.addHandler(handler)
     LOG.setLevel(logging.INFO)
     config = uvicorn.Config(
-        make_app(service),
+        make_app(service, more),
         host=host,
         port=port,
         access_log=False,
@@ -958,6 +913,8 @@ def run(service: Service) -> int:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(serve())
     finally:
+        for close in service.closing:
+            close()
         service.collector.stop()
         log("stopped", reason=service.collector.failed or "signal")
         LOG.removeHandler(handler)

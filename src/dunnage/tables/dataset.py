@@ -928,14 +928,14 @@ class Drafted(NamedTuple):
 def drafted(data: str | os.PathLike[str], *, story: str | None = None) -> Drafted:
     from dunnage.model.draft import draft_policy, likely_story
 
-    columns, whole = _surveyed(data), Path(data)
+    columns, whole = surveyed(data), Path(data)
     told = story or likely_story(columns.kinds)
     if reader.data_files(whole)[0] != whole and told != "devices":
         what = "is a folder, and only readings of devices may lie in several files. Name a file, or --story devices."
         raise InputError(str(whole), [what])
     name = whole.name.split(".")[0]
     text = draft_policy(name, columns.kinds, options=columns.options, story=story, seen=columns.seen)
-    return Drafted(text, tuple(_remarks(columns.table, columns.kinds, told)))
+    return Drafted(text, tuple(remarks_of(columns.table, columns.kinds, told)))
 
 
 def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folder: Path | None = None) -> LikeDraft:
@@ -952,7 +952,7 @@ def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folde
     surveys, failure = [], None
     for options in (last, None):
         try:
-            surveys.append(_surveyed(data, options))
+            surveys.append(surveyed(data, options))
         except InputError as error:
             failure = error
     columns = max(surveys, key=lambda survey: len(wanted & survey.kinds.keys()), default=None)  # the first of equals
@@ -968,14 +968,14 @@ def draft_like(data: str | os.PathLike[str], like: str | os.PathLike[str], folde
     return policy_like(written, columns.kinds, columns.seen, source=Path(data).name, read=changed, folder=folder)
 
 
-class _Survey(NamedTuple):
+class Survey(NamedTuple):
     kinds: dict[str, str]  # what the cells of each column look like
     seen: dict[str, str]  # how, where they are probably not read as intended
     options: reader.ReadOptions
     table: pa.Table  # private: its rows are looked at for remarks to the owner
 
 
-def _surveyed(data: str | os.PathLike[str], options: reader.ReadOptions | None = None) -> _Survey:
+def surveyed(data: str | os.PathLike[str], options: reader.ReadOptions | None = None) -> Survey:
     """Look at the first cells of each column; no value is kept. Without options the format is guessed."""
     if not isinstance(data, str | os.PathLike):
         raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}.")
@@ -1008,7 +1008,7 @@ def _surveyed(data: str | os.PathLike[str], options: reader.ReadOptions | None =
             options = replace(options, decimal=",", delimiter=";" if is_workbook else options.delimiter)
     kinds = {name: _kind(column, options) for name, column in first.items()}
     seen = {name: what for name in counts if (what := _seen(first[name], kinds[name], counts[name], options))}
-    return _Survey(kinds, seen, options, table)
+    return Survey(kinds, seen, options, table)
 
 
 # A column with at least this many labels, each at most this many times on average, may identify persons.
@@ -1020,7 +1020,7 @@ def may_be_persons(times: IntArray) -> bool:
     return len(times) >= MANY_LABELS and times.sum() <= FEW_TIMES * len(times) and bool((times > 1).mean() > 1 / 2)
 
 
-def _remarks(table: pa.Table, kinds: Mapping[str, str], story: str) -> Iterator[str]:
+def remarks_of(table: pa.Table, kinds: Mapping[str, str], story: str) -> Iterator[str]:
     """Tell the owner what the rows say about persons with several rows, and about dates."""
     from dunnage.model.draft import likely_persons
 
