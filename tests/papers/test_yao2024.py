@@ -303,7 +303,6 @@ def test_same_noise_again(runs):
 # Everything
 
 
-@pytest.mark.long  # what it is made of is tested above; the miniatures of the other papers always run
 def test_everything_in_miniature(miniature):
     out, lines, page = miniature
     assert len(lines) >= 50

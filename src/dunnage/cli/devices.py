@@ -714,8 +714,9 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise ParameterError("dunnage serve needs more packages. Install dunnage[serve].") from None
-    from dunnage.serving.service import OPERATOR, Service, make_app, run, shared_studio
+    from dunnage.serving.service import Service, make_app, run, shared_studio
     from dunnage.serving.settings import read_settings
+    from dunnage.serving.web import OPERATOR
 
     flags = {"data": data, "database": database, "listen": listen, "tls_in_front": tls_in_front or None}
     settings = read_settings({**flags, "sign": None if sign is None else str(sign)}, config)
