@@ -104,7 +104,10 @@ def device_perturb(
     vehicle: Annotated[OptText, Option(help="Name of the vehicle, if the file has several.")] = None,
     tier: Annotated[OptText, Option(help="Public tier to enrol the vehicle in.")] = None,
     enrol: Annotated[bool, Option("--enrol", help="Start the allowance of a new vehicle.")] = False,
-    adopt: Annotated[bool, Option("--adopt", help="Switch to another task. What was spent stays spent.")] = False,
+    adopt: Annotated[
+        bool,
+        Option("--adopt", help="Switch to another task, or to a new name of the vehicle. What was spent stays spent."),
+    ] = False,
     now: Annotated[OptText, Option(help="Report what is due at this time (or: now).")] = None,
     first: FirstDay = None,
     last: LastDay = None,
@@ -687,7 +690,14 @@ def serve(
     sign: shared.SignOption = None,
     config: Annotated[OptPath, Option(help="TOML file with settings; flags and DUNNAGE_SERVE_... come first.")] = None,
     invite: Annotated[OptText, Option(help="Give a person or program a role, print the token, and exit.")] = None,
-    role: Annotated[OptText, Option(help="With --invite: operator | analyst | monitor.")] = None,
+    role: Annotated[
+        OptText,
+        Option(
+            help="With --invite: operator | analyst | officer | monitor; in the studio: owner | officer | planner | "
+            "auditor | admin."
+        ),
+    ] = None,
+    studio: Annotated[bool, Option("--studio", help="Serve the studio too, for people with its roles.")] = False,
     check: Annotated[bool, Option("--check", help="Check settings and store, and exit.")] = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
@@ -704,8 +714,9 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise ParameterError("dunnage serve needs more packages. Install dunnage[serve].") from None
-    from dunnage.serving.service import OPERATOR, Service, make_app, run
+    from dunnage.serving.service import Service, make_app, run, shared_studio
     from dunnage.serving.settings import read_settings
+    from dunnage.serving.web import OPERATOR
 
     flags = {"data": data, "database": database, "listen": listen, "tls_in_front": tls_in_front or None}
     settings = read_settings({**flags, "sign": None if sign is None else str(sign)}, config)
@@ -722,7 +733,8 @@ def serve(
         print_result({"name": invite, "role": role, "token": token}, f"Token     {token} (shown once)", as_json)
         return
     service = Service(settings)
-    make_app(service)
+    routes = shared_studio(service).routes() if studio else ()
+    make_app(service, routes)
     if check:
         service.collector.stop()
         facts = {"tasks": len(service.collector.tasks), "senders": len(service.senders), "people": len(service.people)}
@@ -738,4 +750,4 @@ def serve(
         print_text(f"Operator  {own} has the token of the first operator (private)")
     if service.link:
         print_text(f"Pages     {service.link} (works once)")
-    raise typer.Exit(run(service))
+    raise typer.Exit(run(service, routes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import sys
 import time
@@ -16,6 +17,7 @@ import typer
 from typer import Argument, Option
 
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
+from dunnage.processes import STAGES
 
 if TYPE_CHECKING:
     from dunnage.model.house import Clearance, House
@@ -115,11 +117,11 @@ def progress(*, plain: bool = False) -> Iterator[Callable[[str], None]]:
 
         def tell(stage: str) -> None:
             nonlocal last
-            if time.monotonic() - last >= PLAIN_SECONDS:
+            if time.monotonic() - last >= (0 if os.environ.get(STAGES) else PLAIN_SECONDS):
                 print_text(f"progress: {stage}", err=True)
                 last = time.monotonic()
 
-        yield tell if plain else lambda stage: None
+        yield tell if plain or os.environ.get(STAGES) else lambda stage: None
         return
     from rich.console import Console
 

@@ -12,6 +12,7 @@ import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from numbers import Integral
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -300,7 +301,8 @@ def _confidence(given: Any) -> Fraction:
 
 
 def _k(given: Any) -> int:
-    return KAnonymity(k=given, protects="record").k  # refuses an invalid k
+    number = int(given) if isinstance(given, Integral) and not isinstance(given, bool) else given  # also NumPy's
+    return KAnonymity(k=number, protects="record").k  # refuses an invalid k
 
 
 def optional(read: Callable[..., Any]) -> PlainValidator:

@@ -110,15 +110,32 @@ def _draft_rows(dataset: str, kinds: Mapping[str, str], options: ReadOptions, se
     )
 
 
-def _row_table(name: str, kind: str, remarks: list[str], of_ride: str = "") -> str:
+def role_hint(name: str, kind: str, of_ride: str = "") -> str:
+    """Say which role a column usually has, by its name and what its cells look like; the first word is the role."""
     hints = (hint for meaning, hint in _TABLES["hints"].items() if _means(name, meaning))
     hint = _TABLES["hints"]["time"] if kind in ("time", "date") else next(hints, _TABLES["general"][kind])
     if of_ride == "station" or (of_ride and kind == "time"):
         hint = _TABLES["rides"][of_ride]
     if name in RESERVED_NAMES:
         hint = "drop, or rename the column in data and policy, because releases use this name"
+    return hint
+
+
+def is_code(name: str, kind: str) -> bool:
+    """Return whether a column has postcodes or the like, which can be shortened to their first characters."""
+    return _means(name, "code") and kind in ("numeric", "text")
+
+
+def unit_of(name: str) -> str:
+    """Return the unit that the name of a column states; empty if it states none."""
+    signs = [unit for sign, unit in _TABLES["signs"].items() if re.search(rf"(?<!\w){sign}(?!\w)", name.casefold())]
+    return next(iter(signs or [_TABLES["units"][word] for word in _words(name) if word in _TABLES["units"]]), "")
+
+
+def _row_table(name: str, kind: str, remarks: list[str], of_ride: str = "") -> str:
+    hint = role_hint(name, kind, of_ride)
     lines = [f"[attributes.{_key(name)}]", f'role = ""                  # {hint}', *remarks]
-    if _means(name, "code") and kind in ("numeric", "text"):
+    if is_code(name, kind):
         more = _TEXTS["row_prefix"]
     elif remarks and kind != "numeric":
         lines, more = lines + [f"# {line.removeprefix('# ')}" for line in _bounds(name)], ""
@@ -132,9 +149,8 @@ def _row_table(name: str, kind: str, remarks: list[str], of_ride: str = "") -> s
 
 def _bounds(name: str) -> list[str]:
     unit, last = '# unit = "kg"', (re.findall(r"[^\W_]+", name.casefold()) or [""])[-1]
-    signs = [unit for sign, unit in _TABLES["signs"].items() if re.search(rf"(?<!\w){sign}(?!\w)", name.casefold())]
-    if named := signs or [_TABLES["units"][word] for word in _words(name) if word in _TABLES["units"]]:
-        unit = _line(f'unit = "{named[0]}"') + "# from the name of the column"
+    if named := unit_of(name):
+        unit = _line(f'unit = "{named}"') + "# from the name of the column"
     elif last in _TABLES["likely_units"]:
         unit = _line(f'# unit = "{_TABLES["likely_units"][last]}"') + "# if that is what the name means"
     return [

@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import json
 import logging
 import re
 import secrets
 import signal
 import sys
 import time
-import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -48,27 +46,47 @@ from dunnage.collecting.intake import CODES, NEAR
 from dunnage.collecting.periods import ClosingStatement
 from dunnage.collecting.store import Period, Store
 from dunnage.collecting.tokens import Issuer, valid_tokens
-from dunnage.collecting.views import view
+from dunnage.collecting.views import GROUP, View, view
 from dunnage.devices.report import ID_BYTES, Report
 from dunnage.devices.sending import CONTENT_TYPE, CONTENT_TYPE_WITH_TOKENS
 from dunnage.devices.task import MAX_BYTES as MAX_TASK_BYTES
 from dunnage.devices.task import Task, day_number
 from dunnage.devices.tokens import KEY_BITS, TokenKey, split_tokens
-from dunnage.errors import DunnageError, InternalError, ParameterError, Refusal, ReportError, StoreError
+from dunnage.errors import DunnageError, InternalError, ParameterError, ReportError
 from dunnage.model.documents import canonical, check
 from dunnage.release import Release
+from dunnage.serving.identity import VAULT, Identities
+from dunnage.serving.senders import Sender, Senders
 from dunnage.serving.settings import Settings
+from dunnage.serving.web import (
+    ANALYST,
+    ANYONE,
+    COOKIE,
+    DEVICE,
+    LOG,
+    MONITOR,
+    OFFICER,
+    OPERATOR,
+    PEOPLE,
+    Door,
+    HttpError,
+    Person,
+    checked_name,
+    content_type,
+    hashed,
+    log,
+    read_body,
+)
 
-LOG = logging.getLogger("dunnage")
+if TYPE_CHECKING:
+    from dunnage.serving.studio import Studio
+
 FRAMES, LINES, WITH_TOKENS = CONTENT_TYPE, "application/x-ndjson", CONTENT_TYPE_WITH_TOKENS
 NO_TOKEN = "no_token"  # code of a report without a valid token
-ANYONE, DEVICE, OPERATOR, ANALYST, MONITOR = "anyone", "device", "operator", "analyst", "monitor"
-PEOPLE = (OPERATOR, ANALYST, MONITOR)  # roles of people and programs, other than devices
+VIEWS = ("day", "hour", "tier", GROUP)
+ROBUST_FILE = "robust.json"  # beside a release: what the numbers of set bits say of its maps
 MAX_LINES, MAX_JSON = 1_000, MAX_TASK_BYTES + (1 << 16)
 RETRY_SECONDS = "5"
-SESSION_SECONDS = 12 * 3600
-COOKIE = "dunnage_session"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,63}")
 
 Handlers = Mapping[str, Callable[..., Awaitable[Any]]]  # by method and path
 
@@ -95,6 +113,13 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "GET /v1/tasks/{task}/views/{by}": (OPERATOR, ANALYST),
     "GET /v1/tasks/{task}/alarms": (OPERATOR, ANALYST),
     "PUT /v1/tasks/{task}/alarms": (OPERATOR, ANALYST),
+    "GET /v1/identity": (OFFICER,),
+    "GET /v1/identity/log": (OFFICER,),
+    "POST /v1/identity/records": (OPERATOR, OFFICER),
+    "POST /v1/identity/records/{vehicle}/erase": (OFFICER,),
+    "POST /v1/identity/openings": (OFFICER,),
+    "POST /v1/identity/openings/{opening}": (OFFICER,),  # another one
+    "DELETE /v1/identity/openings/{opening}": (OFFICER,),
     "GET /v1/health": (ANYONE,),
     "GET /v1/ready": (ANYONE,),
     "GET /v1/metrics": (MONITOR, OPERATOR),
@@ -119,6 +144,7 @@ class NewCodes(msgspec.Struct, forbid_unknown_fields=True):
     names: list[str]
     vehicles: int = 1  # behind one gateway
     valid_days: int = 7
+    group: str = ""  # public, such as a company or a region
 
 
 class Enrolment(msgspec.Struct, forbid_unknown_fields=True):
@@ -140,32 +166,6 @@ class Days(msgspec.Struct, forbid_unknown_fields=True, rename={"first": "from", 
     allow_noise: bool = False
 
 
-class Sender(NamedTuple):
-    task: str
-    name: str
-    limit: int  # reports in a day
-    per_second: float  # requests; 0: no limit
-
-
-class HttpError(Exception):
-    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status, self.code, self.headers = status, code, headers
-
-    def response(self) -> Response:
-        content = {"error": {"code": self.code, "message": str(self)}}
-        return JSONResponse(content, self.status, {key.replace("_", "-"): text for key, text in self.headers.items()})
-
-
-def log(event: str, **facts: object) -> None:
-    """Write one line of JSON; never a report, an address or an identity."""
-    LOG.info(json.dumps({"event": event, **facts}, sort_keys=True))
-
-
-def hashed(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
-
-
 class Service:
     """The routes of a collector, over one store."""
 
@@ -175,28 +175,35 @@ class Service:
         self.stop_server: Callable[[], None] = lambda: None
         clocks = {} if clock is None else {"clock": clock}
         self.store = Store.open(settings.database or self.data)
-        people = self.store.book.rows("SELECT hash, roles FROM people")
-        self.people = {bytes(key): frozenset(roles.split()) for key, roles in people}
+        local = Person("you", frozenset(PEOPLE)) if settings.is_loopback else None
+        self.door = Door(local, secure=settings.tls_in_front)
+        for key, name, roles in self.store.book.rows("SELECT hash, name, roles FROM people"):
+            self.people[bytes(key)] = Person(name, frozenset(roles.split()))
         try:
             settings.check_exposure(bool(self.people))
         except BaseException:
             self.store.close()
             raise
         self.collector = Collector(self.store, self._deliver, stopped=self._stopped, **clocks)
-        rows = self.store.book.rows("SELECT task, name, hash, vehicles FROM devices WHERE hash IS NOT NULL")
-        self.senders = {bytes(key): self._sender(task, name, vehicles) for task, name, key, vehicles in rows}
+        self.senders = Senders()
+        sql = "SELECT hash, task, name, vehicles, public_group FROM devices WHERE hash IS NOT NULL"
+        for key, *facts in self.store.book.rows(sql):
+            self.senders.put(bytes(key), self._sender(*facts))
         self.requests: Counter[tuple[str, int]] = Counter()
         self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
-        self._sessions: dict[bytes, float] = {}
-        self._link = secrets.token_urlsafe(24) if settings.is_loopback else ""
         self._answers: dict[int, bytes] = {}
+        self.closing: list[Callable[[], None]] = []  # what else ends with the service
         self._issuers: dict[str, Issuer] = {}
+        self.identities = Identities(self.store.book, self.data / VAULT)
+
+    @property
+    def people(self) -> dict[bytes, Person]:
+        return self.door.people
 
     @property
     def link(self) -> str:
         """A link that signs in once, for whoever started the service on this machine."""
-        host, port = self.settings.address
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/sign-in?code={self._link}" if self._link else ""
+        return f"{self.settings.origin}/sign-in?code={self.door.code}" if self.door.code else ""
 
     def invite(self, name: str, role: str) -> str:
         """Give a person or program a role; return the token, which is shown once."""
@@ -204,15 +211,16 @@ class Service:
             raise ParameterError(f"a role must be one of {', '.join(PEOPLE)}.")
         token = secrets.token_urlsafe(32)
         key = hashed(token)
-        self.store.book.write("INSERT INTO people VALUES (?, ?, ?)", key, _checked_name(name), role)
-        self.people[key] = frozenset([role])
+        self.store.book.write("INSERT INTO people VALUES (?, ?, ?)", key, checked_name(name), role)
+        self.people[key] = Person(name, frozenset([role]))
         return token
 
-    def _sender(self, digest: str, name: str, vehicles: int) -> Sender:
+    def _sender(self, digest: str, name: str, vehicles: int, group: str) -> Sender:
         task = self.collector.tasks[digest]
         limit = vehicles * task.schedule.slots_per_day * len(task.purposes)
         is_gateway = self.collector.senders[digest] == GATEWAY
-        return Sender(digest, name, limit, 0.0 if is_gateway else self.settings.requests_per_minute / 60)
+        per_second = 0.0 if is_gateway else self.settings.requests_per_minute / 60
+        return Sender(digest, name, limit, per_second, vehicles, group)
 
     # Reports
 
@@ -305,7 +313,8 @@ class Service:
             raise HttpError(413, "too_many_reports", message)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer | None] = loop.create_future()
-        self.collector.submit(collecting.Request(task, body, sender.name, sender.limit, future))
+        group = self.senders.kept_group(sender)
+        self.collector.submit(collecting.Request(task, body, sender.name, sender.limit, future, group))
         answer = await future
         if answer is None:
             raise busy()
@@ -443,12 +452,15 @@ class Service:
 
     async def make_codes(self, request: Request) -> Response:
         digest, given = self._task(request), await decoded(request, NewCodes, self.settings)
-        names = list(dict.fromkeys(map(_checked_name, given.names)))
+        names = list(dict.fromkeys(map(checked_name, given.names)))
         if not 1 <= len(names) <= 10_000 or not 1 <= given.valid_days <= 366:
             raise ParameterError("name 1 to 10,000 devices, with codes that are valid for 1 to 366 days.")
         most = 10_000_000 if self.collector.senders[digest] == GATEWAY else 1
         if not 1 <= given.vehicles <= most:
             raise ParameterError(f"vehicles must be 1 to {most:,} with these senders.")
+        if given.group and self.collector.senders[digest] == UNLINKABLE:
+            raise ParameterError("vehicles that nobody can tell apart have no group. Leave group out.")
+        group = checked_name(given.group) if given.group else ""
         expires = int(self.collector.now()) + given.valid_days * 86_400
         codes = {name: secrets.token_urlsafe(15) for name in names}
 
@@ -456,8 +468,8 @@ class Service:
             with self.store.book.turn() as book:
                 for name, code in codes.items():
                     book.execute("DELETE FROM codes WHERE task = ? AND name = ?", (digest, name))
-                    line = hashed(code), digest, name, given.vehicles, expires
-                    book.execute("INSERT INTO codes VALUES (?, ?, ?, ?, ?)", line)
+                    line = hashed(code), digest, name, given.vehicles, expires, group
+                    book.execute("INSERT INTO codes VALUES (?, ?, ?, ?, ?, ?)", line)
 
         await run_in_threadpool(write)
         return JSONResponse({"codes": codes}, 201)
@@ -466,32 +478,32 @@ class Service:
         digest, given = self._task(request), await decoded(request, Enrolment, self.settings)
         token = secrets.token_urlsafe(32)
 
-        def write() -> tuple[str, int] | None:
+        def write() -> tuple[str, int, str] | None:
             with self.store.book.turn() as book:
-                sql = "DELETE FROM codes WHERE hash = ? AND task = ? AND expires > ? RETURNING name, vehicles"
+                where = "hash = ? AND task = ? AND expires > ?"
+                sql = f"DELETE FROM codes WHERE {where} RETURNING name, vehicles, public_group"
                 now = int(self.collector.now())
                 found = book.execute(sql, (hashed(given.code), digest, now)).fetchall()
                 if not found:
                     return None
-                (name, vehicles), *_ = found
+                (name, vehicles, group), *_ = found
                 book.execute(
-                    "INSERT INTO devices VALUES (?, ?, ?, ?) ON CONFLICT (task, name) "
-                    "DO UPDATE SET hash = excluded.hash, vehicles = excluded.vehicles",
-                    (digest, name, hashed(token), vehicles),
+                    "INSERT INTO devices VALUES (?, ?, ?, ?, ?) ON CONFLICT (task, name) DO UPDATE "
+                    "SET hash = excluded.hash, vehicles = excluded.vehicles, public_group = excluded.public_group",
+                    (digest, name, hashed(token), vehicles, group),
                 )
-                return name, vehicles
+                return name, vehicles, group
 
         done = await run_in_threadpool(write)
         if done is None:
             raise HttpError(403, "code", "The code is not known, was used, or has expired. Ask for a new one.")
-        self.senders = {key: own for key, own in self.senders.items() if (own.task, own.name) != (digest, done[0])}
-        self.senders[hashed(token)] = self._sender(digest, *done)
+        self.senders.put(hashed(token), self._sender(digest, *done))
         return JSONResponse({"token": token}, 201)
 
     async def devices(self, request: Request) -> Response:
-        sql = "SELECT name, vehicles FROM devices WHERE task = ? ORDER BY name"
+        sql = "SELECT name, vehicles, public_group FROM devices WHERE task = ? ORDER BY name"
         rows = await run_in_threadpool(self.store.book.rows, sql, self._task(request))
-        return JSONResponse({"devices": [{"name": name, "vehicles": vehicles} for name, vehicles in rows]})
+        return JSONResponse({"devices": [dict(zip(("name", "vehicles", "group"), row, strict=True)) for row in rows]})
 
     async def erase_device(self, request: Request) -> Response:
         digest, name = self._task(request), str(request.path_params["device"])
@@ -501,17 +513,19 @@ class Service:
                 book.execute("DELETE FROM codes WHERE task = ? AND name = ?", (digest, name))
                 return int(book.execute("DELETE FROM devices WHERE task = ? AND name = ?", (digest, name)).rowcount)
 
+        of_identity = await run_in_threadpool(self.identities.erase_device, digest, name)
         if not await run_in_threadpool(write):
             raise HttpError(404, "unknown_device", "No device of this task has that name.")
-        self.senders = {key: own for key, own in self.senders.items() if (own.task, own.name) != (digest, name)}
+        self.senders.drop(digest, name)
         await run_in_threadpool(lambda: self.collector.forget_sender(digest, name))
         if self.collector.senders[digest] == UNLINKABLE:
             await run_in_threadpool(self._issuer(digest).erase, name)
+        erased = ["token", "enrolment", "counts of reports", *of_identity]
         kept = (
             "Its reports carry no name, so nobody can find them. A vehicle that kept their ids can erase those of open "
             "periods itself."
         )
-        return JSONResponse({"erased": ["token", "enrolment", "counts of reports"], "kept": kept})
+        return JSONResponse({"erased": erased, "kept": kept})
 
     # Periods
 
@@ -580,6 +594,12 @@ class Service:
         if not checked.ok:
             raise InternalError("estimates that were just written do not verify.")
         folder.with_suffix(".html").write_text(estimates_page(Release.read(folder)), encoding="utf-8")
+        maps = periods.robust_of_days(self.collector, digest, first, last, confidence)
+        robust = {name: {**made.to_dict(), "says": made.lines()} for name, made in maps.items()}
+        beside = folder.with_name(f"{folder.name}.{ROBUST_FILE}")
+        beside.unlink(missing_ok=True)
+        if robust:
+            beside.write_bytes(msgspec.json.encode(robust))
         if has_maps(release):
             folder.with_suffix(".geojson").write_text(geojson(release), encoding="utf-8")
         if first == last:
@@ -587,14 +607,16 @@ class Service:
         log("estimated", task=digest, days=folder.name)
         files = sorted(path.name for path in folder.iterdir())
         reports = sum(sum(tiers.values()) for tiers in release.certificate.estimates.reports.values())
-        return {"days": folder.name, "reports": reports, "verified": checked.ok, "files": files}
+        says = [line for made in maps.values() for line in made.lines()]
+        return {"days": folder.name, "reports": reports, "verified": checked.ok, "files": files, "robust": says}
 
     async def estimate_file(self, request: Request) -> Response:
         digest, days, name = self._task(request), request.path_params["days"], request.path_params["file"]
         if not re.fullmatch(r"\d{4}-\d\d-\d\d(_\d{4}-\d\d-\d\d)?", days) or not re.fullmatch(r"[\w.-]{1,60}", name):
             raise HttpError(404, "not_found", "There is no such file.")
         folder = self.data / "releases" / digest
-        path = folder / f"{days}.geojson" if name == "cells.geojson" else folder / days / name
+        beside = {"cells.geojson": f"{days}.geojson", ROBUST_FILE: f"{days}.{ROBUST_FILE}"}
+        path = folder / beside.get(name, f"{days}/{name}")
         if not path.is_file():
             raise HttpError(404, "not_found", "There is no such file.")
         kinds = {
@@ -612,9 +634,17 @@ class Service:
     async def view(self, request: Request) -> Response:
         digest, given = self._task(request), request.query_params
         first, last = _days(given.get("from", ""), given.get("to", ""))
-        sources = await run_in_threadpool(periods.stored_sources, self.collector, digest, first, last)
-        made = await run_in_threadpool(view, self.collector.tasks[digest], sources, request.path_params["by"])
-        return JSONResponse({"by": made.by, "lines": made.lines, "noise": made.noise, "says": made.sentences()})
+        made, few = await run_in_threadpool(self._view, digest, first, last, request.path_params["by"])
+        says = made.sentences() + ([f"groups with too few reports are left out: {', '.join(few)}"] if few else [])
+        return JSONResponse({"by": made.by, "lines": made.lines, "noise": made.noise, "says": says})
+
+    def _view(self, digest: str, first: int, last: int, by: str) -> tuple[View, list[str]]:
+        if by == GROUP:
+            return periods.view_of_groups(self.collector, digest, first, last)
+        if by not in VIEWS:
+            raise ParameterError(f"a view is by {', '.join(VIEWS)}.")
+        sources = periods.stored_sources(self.collector, digest, first, last)
+        return view(self.collector.tasks[digest], sources, by), []
 
     async def alarms(self, request: Request) -> Response:
         digest = self._task(request)
@@ -669,28 +699,17 @@ class Service:
     # Who may do what
 
     def roles_of(self, request: Request) -> frozenset[str]:
-        tokens = request.headers.getlist("authorization")
-        if len(tokens) == 1 and tokens[0].startswith("Bearer "):
-            return self.people.get(hashed(tokens[0][7:]), frozenset())
-        session = request.cookies.get(COOKIE)
         # Cookies only read: nothing that a page of somebody else makes a browser send can change anything.
-        if (
-            session
-            and request.method in ("GET", "HEAD")
-            and self._sessions.get(hashed(session), 0.0) > time.monotonic()
-        ):
-            return frozenset(PEOPLE)
-        return frozenset()
+        person = self.door.person(request)
+        if person is None:
+            return frozenset()
+        # A session may be that of whoever sits at this machine; an officer of identity records has a token.
+        return person.roles if "authorization" in request.headers else person.roles - {OFFICER}
 
     async def sign_in(self, request: Request) -> Response:
-        given = request.query_params.get("code", "")
-        if not self._link or not secrets.compare_digest(given.encode(), self._link.encode()):
-            raise HttpError(403, "code", "The link was used, or is not right. Start the service again for a new one.")
-        self._link, session = "", secrets.token_urlsafe(32)
-        self._sessions[hashed(session)] = time.monotonic() + SESSION_SECONDS
-        response = Response(status_code=303, headers={"location": "/"})
-        response.set_cookie(COOKIE, session, max_age=SESSION_SECONDS, httponly=True, samesite="lax")
-        return response
+        key, person = self.door.enter(code=request.query_params.get("code", ""))
+        place = "/" if person.roles & {OPERATOR, ANALYST} else "/studio"
+        return self.door.begin(key, Response(status_code=303, headers={"location": place}), request.cookies.get(COOKIE))
 
     async def work(self) -> None:
         """Close what is over and erase what is due, once a minute."""
@@ -723,12 +742,6 @@ def _resolve(answered: list[tuple[collecting.Request, Answer | None]]) -> None:
             request.handle.set_result(answer)
 
 
-def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ParameterError("a name has 1 to 64 letters, digits, dots, dashes and spaces, and begins with a letter.")
-    return name
-
-
 def _days(first: str, last: str) -> tuple[int, int]:
     days = day_number(first), day_number(last)
     if not days[0] <= days[1] < days[0] + 3_660:
@@ -741,40 +754,12 @@ def busy() -> HttpError:
     return HttpError(503, "busy", message, Retry_After=RETRY_SECONDS)
 
 
-def content_type(scope: Any) -> str:
-    kinds = [text for name, text in scope["headers"] if name == b"content-type"]
-    return kinds[0].decode("latin-1").partition(";")[0].strip().lower() if len(kinds) == 1 else ""
-
-
 def count_frames(content: bytes) -> int:
     num = at = 0
     while at + 4 <= len(content):
         at += 4 + int.from_bytes(content[at : at + 4], "big")
         num += 1
     return num
-
-
-async def read_body(scope: Any, receive: Callable[[], Awaitable[Any]], most: int, seconds: float) -> bytes:
-    """Read a body of limited size in limited time; a compressed one is refused, so that none can unfold."""
-    for name, text in scope["headers"]:
-        if name == b"content-encoding" and text.strip().lower() != b"identity":
-            raise HttpError(415, "content_encoding", "Send the request without compression.")
-        if name == b"content-length" and (not text.isdigit() or int(text) > most):
-            raise HttpError(413, "too_large", f"A request has at most {most} bytes. Send several requests.")
-    parts, size, more = list[bytes](), 0, True
-    try:
-        async with asyncio.timeout(seconds):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                parts.append(message.get("body", b""))
-                size, more = size + len(parts[-1]), message.get("more_body", False)
-                if size > most:
-                    raise HttpError(413, "too_large", f"A request has at most {most} bytes. Send several requests.")
-    except TimeoutError:
-        raise HttpError(408, "too_slow", "The request took too long. Send it again.") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def decoded(request: Request, kind: type[Any], settings: Settings) -> Any:
@@ -787,9 +772,9 @@ async def decoded(request: Request, kind: type[Any], settings: Settings) -> Any:
         raise HttpError(422, "body", f"The body does not fit: {str(error)[:200]}.") from None
 
 
-def make_app(service: Service) -> Starlette:
-    """Put the routes together; each must have a line in ``MAY``, and each line a route."""
-    from dunnage.serving import pages
+def make_app(service: Service, more: Sequence[Route] = ()) -> Starlette:
+    """Put the routes together; each must have a line in ``MAY``, and each line a route. Those of the studio follow."""
+    from dunnage.serving import identity, pages
 
     handlers: Handlers = {
         "GET /v1/tasks/{task}": service.task,
@@ -819,10 +804,20 @@ def make_app(service: Service) -> Starlette:
         "GET /v1/openapi.json": service.openapi,
         "GET /sign-in": service.sign_in,
         **pages.handlers(service),
+        **identity.handlers(service),
     }
-    app = Starlette(routes=guarded(service, handlers))
+    app = Starlette(routes=[*guarded(service, handlers), *more])
     app.router.redirect_slashes = False
     return app
+
+
+def shared_studio(service: Service) -> Studio:
+    """Return the studio of a team, in the same folder: its people are those of the service."""
+    from dunnage.serving.studio import Studio, StudioSettings
+
+    studio = Studio(StudioSettings(service.data / "studio", service.settings.listen), service.door)
+    service.closing.append(studio.close)
+    return studio
 
 
 def guarded(service: Service, handlers: Handlers) -> list[Route]:
@@ -858,24 +853,17 @@ def _guard(
                 message = f"This needs the role {' or '.join(roles)}. Send its token: Authorization: Bearer TOKEN."
                 raise HttpError(401, "role", message, WWW_Authenticate="Bearer")
             response = await handler(request)
-        except HttpError as error:
-            response = error.response()
         except ClientDisconnect:
             response = Response(status_code=400)
-        except DunnageError as error:
-            status = 503 if isinstance(error, StoreError) else 409 if isinstance(error, Refusal) else 422
-            response = HttpError(status, type(error).__name__, str(error)).response()
-        except Exception as error:  # its words may hold what came in: name its type and place
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            log("error", route=line, error=type(error).__name__, file=Path(where.filename).name, line=where.lineno)
-            response = HttpError(500, "internal", "An error that nobody expected. It is in the log.").response()
+        except Exception as error:
+            response = HttpError.of(error, line).response()
         service.requests[line.partition(" ")[2], response.status_code] += 1
         return response
 
     return endpoint
 
 
-def run(service: Service) -> int:
+def run(service: Service, more: Sequence[Route] = ()) -> int:
     """Serve until SIGTERM or SIGINT; what was taken in is stored and answered first."""
     import uvicorn
 
@@ -885,7 +873,7 @@ def run(service: Service) -> int:
     LOG.addHandler(handler)
     LOG.setLevel(logging.INFO)
     config = uvicorn.Config(
-        make_app(service),
+        make_app(service, more),
         host=host,
         port=port,
         access_log=False,
@@ -925,6 +913,8 @@ def run(service: Service) -> int:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(serve())
     finally:
+        for close in service.closing:
+            close()
         service.collector.stop()
         log("stopped", reason=service.collector.failed or "signal")
         LOG.removeHandler(handler)

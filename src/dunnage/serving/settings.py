@@ -49,6 +49,11 @@ class Settings(Model):
         return host.strip("[]"), int(port)
 
     @property
+    def origin(self) -> str:
+        host, port = self.address
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
     def is_loopback(self) -> bool:
         host = self.address[0]
         try:

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Preview a policy for its owner: release all rows in memory, plan on them, and measure. A job; private.
+
+Nothing is spent and nothing leaves: the ledger only says what publishing would cost. Everything is measured by the
+functions that the commands use; the preview chooses what to show.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tomli_w
+
+from dunnage.advising.rows import release_in_memory
+from dunnage.auditing.findings import Finding
+from dunnage.auditing.run import Audit, audit
+from dunnage.errors import DunnageError, NoPlanError
+from dunnage.mechanisms import MECHANISMS
+from dunnage.mechanisms.counts import true_counts
+from dunnage.model.certificate import meaning
+from dunnage.model.policy import Policy
+from dunnage.model.schema import Role
+from dunnage.noise.source import Noise
+from dunnage.planning.packing import pack
+from dunnage.planning.plan import Plan
+from dunnage.planning.spreading import HIGH_LINKAGE
+from dunnage.publication import Key, unplanned_rows
+from dunnage.publishing import DryRun, rehearse
+from dunnage.release import Release
+from dunnage.release.kinds.counts import level_words
+from dunnage.serving.survey import run
+from dunnage.showing.loads import guarantee_words
+from dunnage.tables.dataset import Dataset, load
+from dunnage.text import number_text, percent, several
+
+NUM_LINES, NUM_LEFT_OUT, NUM_FINDINGS = 10, 50, 6
+PACK_SECONDS, TRUTH_SECONDS = 1.0, 1.0
+HIGH_CHANCE = 0.34  # of naming a record, from which on the preview is red: fewer than three look alike
+GOOD, WARN, RED = "good", "warn", "red"
+Tell = Callable[[str], None]
+_SET = re.compile(r'(\w+) = ("[^"]*"|[\d.]+)')
+_CHANGE = re.compile(rf"({_SET.pattern}(?:(?:, | and ){_SET.pattern})*) in \[(.+)\]")
+
+
+def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capacity: list[str], tell: Tell) -> Any:
+    tell("reading and checking the data")
+    rules = Policy.read(policy)
+    rows = load(data, rules, period=period)
+    tell("rehearsing")
+    dry = rehearse(rows, ledger=ledger)
+    content: dict[str, Any] = {
+        "records": dry.num_rows,
+        "left_out": dry.num_left_out,
+        "unit": rules.schema.protects,
+        "asked": str(dry.asked),
+        "left": dry.before.left_text(),
+        "left_after": dry.after.left_text(),
+        "promise": guarantee_words(dry.promise.guarantee),
+        "basis": str(dry.promise.basis),
+        "meaning": meaning(dry.promise).sentences,
+        "refusals": list(dry.refusals),
+        "warnings_of_rows": list(dry.foresight.warnings),
+        "lines_for_you": list(dry.foresight.lines),
+    }
+    tell("releasing all rows in memory")
+    release, key = release_in_memory(rows, Noise())
+    trips = rules.schema.trip is not None
+    content["table"] = _counts_side_by_side(rows, release) if trips else _side_by_side(rows, release, key)
+    left = unplanned_rows(rows, key)
+    content["unplanned"] = {"num": left.num_rows, **_cells(left.slice(0, NUM_LEFT_OUT))}
+    plan, figures = None, list[dict[str, Any]]()
+    if capacity and not trips:
+        tell("packing")
+        try:
+            plan = pack(release, capacity=capacity, seconds=PACK_SECONDS)
+        except NoPlanError as error:
+            figures.append(_figure("Trucks", "no plan", str(error), RED))
+    tell("measuring risk and cost")
+    try:
+        measured: Audit | None = audit(release, rows, plan, key=None if trips else key, seconds=TRUTH_SECONDS)
+    except DunnageError as error:  # some releases cannot be audited without a plan, or at all
+        measured, content["not_measured"] = None, str(error)
+    figures += _count_figures(dry) if trips else _figures(measured, plan)
+    findings = sorted(
+        (item for item in (measured.findings if measured else ()) if (item.severity or 0) >= 0.05),
+        key=lambda item: -(item.severity or 0),
+    )
+    content["findings"] = [
+        {"sentence": item.sentence, "remedy": item.remedy, "state": RED if (item.severity or 0) >= 0.5 else WARN}
+        for item in findings[:NUM_FINDINGS]
+    ]
+    content["figures"] = figures
+    content["remedies"] = list(_remedies(rules, dry, figures))
+    return content
+
+
+def _figure(name: str, value: str, note: str, state: str = "") -> dict[str, Any]:
+    return {"name": name, "value": value, "note": note, "state": state}
+
+
+def _found(measured: Audit | None, name: str) -> Finding | None:
+    return next((item for item in (measured.findings if measured else ()) if item.name == name), None)
+
+
+def _figures(measured: Audit | None, plan: Plan | None) -> Iterator[dict[str, Any]]:
+    """Say what privacy costs in trucks, and how likely a record and its truck are named."""
+    if plan is not None:
+        trucks, fits = _found(measured, "trucks"), _found(measured, "bins feasible")
+        if trucks is not None:
+            extra = int(trucks.value - trucks.baseline)
+            note = f"{trucks.value:,.0f} instead of {trucks.baseline:,.0f} without privacy"
+            yield _figure("Extra trucks", f"{extra:,}", note, RED if extra > 0.2 * trucks.baseline else GOOD)
+        else:
+            yield _figure("Trucks", f"{plan.num_bins:,}", "on the release")
+        if fits is not None:
+            over = round((1 - fits.value) * plan.num_bins)
+            yield _figure("Overloaded", f"{over:,}", f"of {several(plan.num_bins, 'truck')}", WARN if over else GOOD)
+    for name, label in (("record linkage", "Chance to find one"), ("truck linkage", "Chance to name its truck")):
+        if (item := _found(measured, name)) is not None:
+            high = HIGH_LINKAGE if name == "truck linkage" else HIGH_CHANCE
+            state = RED if item.value >= high else WARN if item.value >= high / 2 else GOOD
+            yield _figure(label, _odds(item.value), f"{percent(item.value)} on average", state)
+
+
+def _odds(chance: float) -> str:
+    return "certain" if chance > 0.95 else f"1 in {number_text(max(1.1, round(1 / chance, 1)))}" if chance else "none"
+
+
+def _count_figures(dry: DryRun) -> list[dict[str, Any]]:
+    """Say how far off the sums of each level are predicted to be."""
+    if dry.usefulness is None:
+        return []
+    states = {"good": GOOD, "rough": WARN, "noise": RED}
+    levels = dry.usefulness.expected.levels
+    return [
+        _figure(level.level, percent(level.error), f"{level.verdict}: {level_words(level)}", states[level.verdict])
+        for level in levels
+    ]
+
+
+def _side_by_side(rows: Dataset, release: Release, key: Key) -> dict[str, Any]:
+    """Show ten records as they are and as they would be released."""
+    table = key.table.to_pydict()
+    if not table["row"]:
+        return {"before": [], "after": [], "columns_before": [], "columns_after": []}
+    picked = np.unique(np.linspace(0, len(table["row"]) - 1, NUM_LINES).astype(int))
+    sources = np.array([table["source_row"][at] for at in picked], dtype=np.int64)
+    records, own = rows.parts.records_of(sources), rows.original.take(sources)
+    columns = {}
+    for item in rows.schema:
+        if item.name in own.column_names:
+            columns[item.name] = own.column(item.name)
+        elif item.role is not Role.DROP:
+            columns[item.name] = rows.column(item.name).take(pa.array(records))
+    before = pa.table(columns)
+    after = release.data.take([table["row"][at] for at in picked])
+    return {
+        **{f"{name}_before": value for name, value in _cells(before).items()},
+        **{f"{name}_after": value for name, value in _cells(after).items()},
+    }
+
+
+def _counts_side_by_side(rows: Dataset, release: Release) -> dict[str, Any]:
+    """Show the ten most frequent types of trips: true and released counts."""
+    counted, (cells, counts) = true_counts(rows), release.counted()
+    universe, released = counted.universe, dict(zip(cells.tolist(), counts.tolist(), strict=True))
+    first = np.argsort(-counted.counts, kind="stable")[:NUM_LINES]
+    labels = [
+        [universe.labels(name)[code] for code in universe.column_codes(name, counted.cells[first])]
+        for name in universe.cell_columns
+    ]
+    lines = [
+        [*names, f"{count:,}", f"{released.get(cell, 0):,}"]
+        for *names, cell, count in zip(
+            *labels, counted.cells[first].tolist(), counted.counts[first].tolist(), strict=True
+        )
+    ]
+    return {"columns": [*universe.cell_columns, "true trips", "released trips"], "lines": lines}
+
+
+def _cells(table: Any) -> dict[str, Any]:
+    lines = [["" if cell is None else _text(cell) for cell in row.values()] for row in table.to_pylist()]
+    return {"columns": table.column_names, "lines": lines}
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, float):
+        return number_text(cell) if math.isfinite(cell) else str(cell)
+    return ", ".join(map(str, cell)) if isinstance(cell, list) else str(cell)[:80]
+
+
+def _remedies(rules: Policy, dry: DryRun, figures: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
+    """Offer policies that would help, each as a label and its text."""
+    document = copy.deepcopy(dict(rules.document))
+    mechanism, kind = document["mechanism"], MECHANISMS[str(rules.mechanism["name"])]
+    red = [figure for figure in figures if figure["state"] == RED]
+    if "k" in mechanism and any("Chance" in figure["name"] for figure in red):
+        for k in (2 * int(mechanism["k"]), 4 * int(mechanism["k"])):
+            yield {"label": f"Use k = {k}", "policy": _written(document, {"mechanism": {"k": k}})}
+    statistic = kind.model_fields.get("statistic")
+    if statistic is not None and mechanism.get("statistic", statistic.default) == "multiset" and red:
+        label = "Publish bounds instead of every value"
+        yield {"label": label, "policy": _written(document, {"mechanism": {"statistic": "bounds"}})}
+    for remedy in dry.usefulness.remedies if dry.usefulness is not None else ():
+        changes: dict[str, Any] = {}
+        for part in remedy.change.split("; "):
+            if (match := _CHANGE.fullmatch(part)) is None:
+                break
+            where = changes
+            for name in match.groups()[-1].replace('"', "").split("."):
+                where = where.setdefault(name, {})
+            where |= {name: tomllib.loads(f"x = {text}")["x"] for name, text in _SET.findall(match[1])}
+        else:
+            yield {"label": f"Write {remedy.change}", "policy": _written(document, changes)}
+
+
+def _written(document: Mapping[str, Any], changes: Mapping[str, Any]) -> str:
+    """Write a policy with some values changed; another mechanism keeps nothing of the one before but its epsilon."""
+
+    def merged(old: Any, new: Any) -> Any:
+        if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+            return new
+        return {**old, **{name: merged(old.get(name), value) for name, value in new.items()}}
+
+    base = dict(document)
+    if "name" in changes.get("mechanism", {}):
+        kept = {name: value for name, value in base["mechanism"].items() if name == "epsilon"}
+        base["mechanism"] = kept
+    return tomli_w.dumps(merged(base, changes))
+
+
+def main() -> None:
+    given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+
+    def tell(stage: str) -> None:
+        sys.stderr.write(f"progress: {stage}\n")
+
+    run(
+        lambda: preview(
+            Path(given["--policy"]),
+            Path(given["--data"]),
+            ledger=given["--ledger"],
+            period=given.get("--period") or None,
+            capacity=[text for text in given.get("--capacity", "").split(",") if text.strip()],
+            tell=tell,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
