@@ -257,11 +257,7 @@ class BlockSorting(Private):
             classes[start:end] = np.where(found >= 0, found + num, -1)
             parts.append(np.full(int(found.max(initial=-1)) + 1, part))
             num += len(parts[-1])
-        made: dict[str, Any] = {
-            "row": lines["row"],
-            "class": classes.astype(np.int32),
-            "part": np.array(stratum, dtype=np.int64),
-        }
+        made: dict[str, Any] = {"row": lines["row"], "class": classes.astype(np.int32), "part": np.concatenate(parts)}
         inside = np.flatnonzero(classes >= 0)
         inside = inside[np.argsort(classes[inside], kind="stable")]
         made["sizes"] = np.bincount(classes[inside], minlength=num)
