@@ -325,19 +325,18 @@ class ClassMechanism(ClassRelease):
         statistic: Statistic = getattr(self, "statistic", "bounds")
         summary, sizes = class_table(dataset, prepared, statistic), prepared.sizes
         k = prepared.figures.get("k_chosen", self.least_k)
-        own = prepared.rows
+        own, occurrences = prepared.rows, dict[str, Any]()
         if found := own.strata if own is not None else prepared.found if dataset.elsewhere else None:
             maker = ClassRows(found=found, summary=summary, k=k)
             drawn = dataset.draw_rows(maker, noise, None if own is None else own.of_position)
             outcome = Outcome(data=drawn.data, measures=RowMeasures(records=0), drawn=drawn, classes=summary)
-            occurrences = (
-                own.occurrences
-                if own is not None
-                else {
+            if own is None:
+                occurrences = {
                     a.name: dataset.fold_rows(OccurrenceFold(found=found, name=a.name))
                     for a in dataset.schema.sensitive
                 }
-            )
+            else:
+                occurrences = dict(own.occurrences)
         else:
             kept = np.flatnonzero(prepared.of_row >= 0)
             order = kept[noise_arrays.permutation(noise, len(kept))]
