@@ -35,6 +35,7 @@ from dunnage.collecting.store import Database
 from dunnage.errors import InputError, ParameterError, Refusal
 from dunnage.publication import KEY_ENDING
 from dunnage.release import CERTIFICATE_FILE
+from dunnage.serving.web import HttpError
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS projects (id TEXT PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL);
@@ -125,12 +126,12 @@ class Project:
                 shutil.rmtree(work, ignore_errors=True)
 
     def inside(self, place: str, *names: str) -> Path:
-        """Return a path in one of the folders; a name that leaves it, or is not there, is refused."""
-        if place not in PRIVATE_FOLDERS + PUBLIC_FOLDERS or not all(map(SAFE.fullmatch, names)):
-            raise ParameterError("there is no such file.")
-        path = self.folder.joinpath(place, *names)
-        if not path.resolve().is_relative_to((self.folder / place).resolve()) or not path.exists():
-            raise ParameterError("there is no such file.")
+        """Return a folder, or with two names a file, in one of the places; whatever leaves it is not there."""
+        known = place in PRIVATE_FOLDERS + PUBLIC_FOLDERS and all(map(SAFE.fullmatch, names))
+        path = self.folder.joinpath(place, *names) if known else self.folder / "none"
+        inside = path.resolve().is_relative_to((self.folder / place).resolve()) if known else False
+        if not inside or not (path.is_dir() if len(names) == 1 else path.is_file()):
+            raise HttpError(404, "no_file", "There is no such file.")
         return path
 
     def free_name(self, place: str, wanted: str, taken: set[str] | frozenset[str] = frozenset()) -> str:

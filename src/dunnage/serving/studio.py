@@ -344,7 +344,6 @@ def _both(studio: Studio, visit: Visit, conflict: Conflict) -> dict[str, Any]:
 
 
 def _home(visit: Visit) -> Response:
-    visit.studio.jobs.prepare()
     projects = visit.studio.projects.list()
     return visit.page("home", title="Projects", projects=projects, may_add=visit.may(OWNER))
 
@@ -354,7 +353,7 @@ def _project(visit: Visit) -> Response:
     project = visit.project
     pages = visit.studio.nav(visit, project)
     if not pages:
-        raise HttpError(403, "role", "Nothing of this project is for your role.")
+        raise HttpError(404, "role", "Nothing of this project is for your role yet.")
     return visit.go(pages[0][0])
 
 
