@@ -71,7 +71,7 @@ def test_sessions_begin_anew_at_sign_in_and_only_our_own_pages_change_anything(h
     new = {"file": ("parcels.csv", b"not,looked,at\n")}
     for site in ({}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"origin": "http://evil.org"}):
         assert here.call("POST", "/studio/projects", files=new, cookie=cookie, headers=site).status == 403
-    assert here.studio.projects.list() == []
+    assert here.studio.projects.all() == []
     for site in ({"sec-fetch-site": "same-origin"}, {"origin": "http://127.0.0.1:8400"}):
         assert here.call("POST", "/studio/sign-out", cookie=cookie, headers=site).place == "/studio/sign-in"
     assert here.call("GET", "/studio", cookie=cookie).status == 401

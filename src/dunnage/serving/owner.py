@@ -530,7 +530,16 @@ def _history(visit: Visit) -> Response:
     dataset = str(tomllib.loads(project.policy_text()).get("dataset", ""))
     book = book_of(visit, dataset)
     changes = [(change, time_text(_iso(change.at))) for change in visit.studio.projects.history(project)]
-    how = {"told": book.text() if book else "", "command": f"dunnage ledger show {visit.studio.ledger}"}
+    spends = []
+    for spend in reversed(book.statement.spends if book else ()):
+        became = book.spends[spend.id].partition(" in ")[0] if book else ""
+        loss = str(spend.loss(book.statement.neighbours)) if book else ""
+        spends.append([time_text(spend.at), spend.period or "none", loss, became])
+    how = {
+        "spends": spends,
+        "told": book.text() if book else "",
+        "command": f"dunnage ledger show {visit.studio.ledger}",
+    }
     return visit.page("history", title="History", project=project, changes=changes, dataset=dataset, book=book, **how)
 
 

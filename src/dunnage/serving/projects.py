@@ -182,7 +182,7 @@ class Projects:
         name, *change = rows[0]
         return Project(project, name, self._folder / project, _change(change))
 
-    def list(self) -> list[Project]:
+    def all(self) -> list[Project]:
         ids = self._book.rows("SELECT id FROM projects ORDER BY rowid DESC")
         return [project for (one,) in ids if (project := self.get(one)) is not None]
 
@@ -205,7 +205,9 @@ class Projects:
         before = self.get(project.id)
         assert before is not None
         number = before.now.policy
-        if policy is not None and policy != before.policy_text():
+        if policy == "":
+            number = 0
+        elif policy is not None and policy != before.policy_text():
             number = version + 1
             if before.version == version:  # a file of a version that never came to be is replaced
                 self._write(project.folder / policy_name(number), policy)
@@ -231,18 +233,20 @@ class Projects:
         gone = dict.fromkeys(project.settings.keys() - then.settings.keys())
         return self.change(
             project, version, f"Back to version {to}", by, data=then.data, settings={**gone, **then.settings},
-            policy=project.policy_text(then.policy) if then.policy else None,
+            policy=project.policy_text(then.policy),
         )  # fmt: skip
 
     def add_file(self, project: Project, label: str, source: BinaryIO, size: int) -> File:
         """Keep an uploaded file under a number; what it is called decides nothing but the label."""
         ending, label = ending_of(label, source), _LABEL.sub("", label.rsplit("/", 1)[-1].rsplit("\\", 1)[-1])[-80:]
         source.seek(0)
-        digest = hashlib.file_digest(source, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while part := source.read(1 << 20):
+            digest.update(part)
         with self._book.turn() as book:
             sql = "SELECT coalesce(max(number), 0) + 1 FROM files WHERE project = ?"
             number = int(book.execute(sql, (project.id,)).fetchone()[0])
-            file = File(number, label or "file", f"data/{number}{ending}", size, int(time.time()), digest)
+            file = File(number, label or "file", f"data/{number}{ending}", size, int(time.time()), digest.hexdigest())
             line = project.id, file.number, file.label, file.name, file.bytes, file.at, file.digest
             book.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", line)
         with os.fdopen(os.open(project.folder / file.name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
@@ -272,8 +276,8 @@ class Projects:
 
 
 def _change(row: Any) -> Change:
-    *facts, settings = row
-    return Change(*facts, json.loads(settings))
+    version, what, by, at, policy, data, settings = row
+    return Change(version, what, by, at, policy, data, json.loads(settings))
 
 
 def ending_of(label: str, source: BinaryIO) -> str:

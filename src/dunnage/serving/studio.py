@@ -41,6 +41,7 @@ from dunnage.serving.jobs import Job, Jobs
 from dunnage.serving.projects import TABLES as PROJECT_TABLES
 from dunnage.serving.projects import Conflict, Project, Projects
 from dunnage.serving.web import (
+    ADMIN,
     ANYONE,
     AUDITOR,
     COOKIE,
@@ -343,9 +344,13 @@ def _both(studio: Studio, visit: Visit, conflict: Conflict) -> dict[str, Any]:
 # --- pages that everyone shares ------------------------------------------------------------------------------------
 
 
+def _has_team(visit: Visit) -> bool:
+    return visit.may(ADMIN) and visit.studio.door.keep is not None
+
+
 def _home(visit: Visit) -> Response:
-    projects = visit.studio.projects.list()
-    return visit.page("home", title="Projects", projects=projects, may_add=visit.may(OWNER))
+    projects = visit.studio.projects.all()
+    return visit.page("home", title="Projects", projects=projects, may_add=visit.may(OWNER), admin=_has_team(visit))
 
 
 def _project(visit: Visit) -> Response:
@@ -355,6 +360,20 @@ def _project(visit: Visit) -> Response:
     if not pages:
         raise HttpError(404, "role", "Nothing of this project is for your role yet.")
     return visit.go(pages[0][0])
+
+
+def _people(visit: Visit) -> Response:
+    return _people_page(visit, "")
+
+
+def _people_page(visit: Visit, token: str) -> Response:
+    people = sorted((person.name, ", ".join(sorted(person.roles))) for person in visit.studio.door.people.values())
+    return visit.page("people", title="People", people=people, token=token, offers=STUDIO)
+
+
+def _invite(visit: Visit) -> Response:
+    token = visit.studio.door.invite(visit.form.get("name", "").strip(), visit.form.get("role", ""))
+    return _people_page(visit, token)
 
 
 def _sign_in_page(visit: Visit) -> Response:
@@ -446,6 +465,8 @@ def _static(visit: Visit) -> Response:
 ROUTES: Routes = {
     "GET /studio": (STUDIO, _home),
     "GET /studio/projects/{project}": (STUDIO, _project),
+    "GET /studio/people": ((ADMIN,), _people),
+    "POST /studio/people": ((ADMIN,), _invite),
     "GET /studio/sign-in": ((ANYONE,), _sign_in_page),
     "POST /studio/sign-in": ((ANYONE,), _sign_in),
     "POST /studio/sign-out": ((ANYONE,), _sign_out),
