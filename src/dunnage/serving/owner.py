@@ -193,9 +193,9 @@ def _preview_job(visit: Visit, project: Project, text: str, capacity: str, perio
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as sink:
             sink.write(text)
     started = visit.start(project, _PREVIEW, *argv, role=OWNER, place=visit.at("preview"))
-    job = visit.studio.jobs.get(started)
-    assert job is not None
-    return job
+    new = visit.studio.jobs.get(started)
+    assert new is not None
+    return new
 
 
 def _keep(visit: Visit) -> Response:
@@ -212,7 +212,7 @@ def _keep(visit: Visit) -> Response:
     elif form.get("amount", "").strip():
         text = forms.with_amount(text, form["amount"])
     text = forms.checked(text, project.folder / "policies" / "next.toml")
-    settings = {name: form[name].strip()[:200] for name in ("capacity", "period") if name in form}
+    settings: dict[str, Any] = {name: form[name].strip()[:200] for name in ("capacity", "period") if name in form}
     visit.studio.projects.change(project, visit.version, what, visit.person.name, policy=text, settings=settings)
     return visit.go(visit.at(_PUBLISH if form.get("next") == _PUBLISH else _PREVIEW))
 
@@ -250,7 +250,7 @@ def book_of(visit: Visit, dataset: str) -> Told | None:
 
 def _unfinished(visit: Visit, project: Project, dataset: str) -> list[tuple[Job, bool]]:
     """Return runs of publish that ended without a release, and whether the ledger has a spend of each that is open."""
-    runs = []
+    runs = list[tuple[Job, bool]]()
     for job in visit.studio.jobs.of(project.id, _PUBLISH):
         name = _release_of(job)
         if not job.is_over or job.state == DONE or any(_release_of(other) == name for other, _ in runs):

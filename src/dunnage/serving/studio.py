@@ -18,7 +18,7 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -152,8 +152,9 @@ class Visit:
 
     def start(self, project: Project, kind: str, *argv: str, role: str, place: str, spends: bool = False) -> str:
         """Start a job in the project's folder; return its id. ``argv`` begins with a module, such as ``dunnage``."""
-        how = {"role": role, "place": place, "by": self.person.name, "spends": spends}
-        return self.studio.jobs.start(project.id, kind, argv, project.folder, **how)
+        return self.studio.jobs.start(
+            project.id, kind, argv, project.folder, role=role, place=place, by=self.person.name, spends=spends
+        )
 
     def wait(self, job_id: str) -> Response:
         """Go to the page that waits for a job."""
@@ -310,7 +311,7 @@ class Studio:
         self._lock.close()
 
 
-async def _limited(stream: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+async def _limited(stream: AsyncIterator[bytes], most: int) -> AsyncGenerator[bytes, None]:
     size = 0
     async for part in stream:
         size += len(part)
