@@ -43,7 +43,7 @@ constraints.txt: pyproject.toml # the tested set, with the digests of its files
 	$(VENV)/tools/bin/python -m pip install --quiet pip-tools
 	$(VENV)/tools/bin/pip-compile --quiet --upgrade --generate-hashes --no-annotate --no-header --strip-extras \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
-	  --extra solve --extra excel --output-file $@ pyproject.toml
+	  --extra solve --extra excel --extra serve --extra postgres --extra duckdb --output-file $@ pyproject.toml
 
 build: # source and wheel in dist, with the proof notes and a bill of materials
 	$(PYTHON) -m venv $(VENV)/tools
@@ -58,7 +58,7 @@ docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 reproduce: $(READY)
-	$(BIN)/python -m papers $(or $(PAPER),hoogervorst2019) $(if $(QUICK),--quick) --out reproduced
+	$(BIN)/python -m papers $(PAPER) $(if $(QUICK),--quick) --out reproduced
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dunnage needs Python 3.11 or newer; for example, set PYTHON=python3.12")'

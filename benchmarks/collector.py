@@ -29,14 +29,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import Row, row
-from dunnage.collecting.store import Head, Period, Store
+from dunnage.collecting.store import Head, Part, Period, Store
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.task import Grid, Limits, Purpose, Schedule, Task, Tier
 from dunnage.serving.service import FRAMES, Service, hashed
 from dunnage.serving.settings import Settings
 
 NUM_SINGLE, NUM_GATEWAY, PER_GATEWAY, CONNECTIONS = 20_000, 3_000, 1_000, 64
-NUM_STORED = 10_000_000
+NUM_STORED, NUM_MEMORY = 10_000_000, 50_000_000
 REQUESTS, REPORTS = "requests per CPU second", "reports per CPU second"
 
 
@@ -92,7 +92,7 @@ def prepare(data: Path, database: str | None, senders: str, num: int) -> tuple[T
     with service.store.book.turn() as book:
         for number, token in enumerate(tokens):
             line = task.digest, f"sender-{number}", hashed(token), 1 if senders == "token" else 10_000_000
-            book.execute("INSERT INTO devices VALUES (?, ?, ?, ?)", line)
+            book.execute("INSERT INTO devices VALUES (?, ?, ?, ?, '')", line)
     service.collector.stop()
     return task, tokens
 
@@ -128,7 +128,7 @@ def memory_of(pid: int) -> int:
         return int(source.read().split()[1]) * resource.getpagesize()
 
 
-async def drive(port: int, requests: list[bytes]) -> list[int]:
+async def drive(port: int, requests: list[bytes], connections: int = CONNECTIONS) -> list[int]:
     """Send requests over some connections, each after the answer to the one before; return the statuses."""
     statuses: list[int] = []
     waiting = iter(requests)
@@ -143,7 +143,7 @@ async def drive(port: int, requests: list[bytes]) -> list[int]:
             statuses.append(int(head.split(b" ", 2)[1]))
         writer.close()
 
-    await asyncio.gather(*(worker() for _ in range(CONNECTIONS)))
+    await asyncio.gather(*(worker() for _ in range(connections)))
     return statuses
 
 
@@ -151,6 +151,16 @@ def post(task: Task, token: str, body: bytes) -> bytes:
     head = (
         f"POST /v1/tasks/{task.digest}/reports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Type: {FRAMES}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def close(task: Task, data: Path, day: str) -> bytes:
+    body = b'{"early": true}'
+    token = (data / "operator.token").read_text()
+    head = (
+        f"POST /v1/tasks/{task.digest}/periods/{day}/close HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -218,11 +228,42 @@ def restart(num: int = NUM_STORED) -> tuple[float, float]:
             made = frames(task, min(part, num - at), seed=at)
             for first in range(0, len(made), 1_000):
                 block = made[first : first + 1_000]
-                head = store.append(period, head, len(block), b"".join(block), {})
+                head = store.append(period, head, [Part("", len(block), b"".join(block))], {})
         store.close()
         with server(data, None) as (process, port):
             asyncio.run(drive(port, [post(task, tokens[0], frames(task, 1, seed=2**31)[0])]))
             return cpu_of(process.pid), memory_of(process.pid) / num
+
+
+def memory(num: int = NUM_MEMORY, part: int = 500_000) -> list[dict[str, float]]:
+    """Send reports of one day from gateways; return the memory of the server at times, with and without the ids."""
+    states: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        task, tokens = prepare(data, None, "gateway", 8)
+        with server(data, None) as (process, port):
+            for at in range(0, num, part):
+                made = frames(task, part, seed=at)
+                bodies = [b"".join(made[one : one + PER_GATEWAY]) for one in range(0, part, PER_GATEWAY)]
+                statuses = asyncio.run(drive(port, [post(task, tokens[n % 8], body) for n, body in enumerate(bodies)]))
+                assert set(statuses) == {200}, set(statuses)
+                places = 4096
+                while 3 * (at + part) > 2 * places:
+                    places *= 2
+                total = memory_of(process.pid)
+                state = {"reports": at + part, "MiB": total / 2**20, "without ids": (total - 17 * places) / 2**20}
+                states.append(state | {"CPU seconds": cpu_of(process.pid)})
+                if (at + part) % 5_000_000 == 0:
+                    print(json.dumps(states[-1]), flush=True)
+            before = cpu_of(process.pid)
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins again
+            day = time.strftime("%Y-%m-%d", time.gmtime(int(time.time()) // 86_400 * 86_400))
+            statuses = asyncio.run(drive(port, [close(task, data, day)], 1))
+            assert statuses == [200], statuses
+            with open(f"/proc/{process.pid}/status") as source:
+                peak = next(int(line.split()[1]) for line in source if line.startswith("VmHWM"))
+            states.append({"closing": num, "peak MiB": peak / 1024, "CPU seconds": cpu_of(process.pid) - before})
+    return states
 
 
 def run() -> list[Row]:
@@ -250,7 +291,7 @@ def _rows() -> Iterator[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=["single", "gateway", "postgres", "restart"])
+    parser.add_argument("part", choices=["single", "gateway", "postgres", "restart", "memory"])
     parser.add_argument("--num", type=int)
     given = parser.parse_args()
     result: Any = None
@@ -264,6 +305,8 @@ def main() -> None:
             running.cleanup()
     elif given.part == "restart":
         result = restart(given.num or NUM_STORED)
+    elif given.part == "memory":
+        result = memory(given.num or NUM_MEMORY)
     else:
         result = load("token" if given.part == "single" else "gateway", num=given.num)
     print(json.dumps({"part": given.part, "result": result}))

@@ -260,7 +260,9 @@ def release_sparse() -> None:
     cells = np.sort(generator.choice(cells, OCCUPIED, replace=False))
     counted = Counted(universe=universe, cells=cells, counts=generator.geometric(0.1, OCCUPIED))
     mechanism = ConstrainedCounts(epsilon=1, features="O3")
-    queries = mechanism.queries(SimpleNamespace(tells_days=False))  # all that the features need of a schema
+    queries = mechanism.queries(
+        SimpleNamespace(tells_days=False, level="stop")
+    )  # all that the features need of a schema
     law = NoisyQueries.of(universe, queries, mechanism.epsilon, 1, DiscreteLaplace)
     print(taken(lambda: mechanism.draw_counts(counted, law, Noise())).seconds)  # compiling included: it is run once
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trips, reports and parcels from Parquet files by engine: CPU seconds of all processes, and peak memory of this one.
 
-Usage: python -m benchmarks.engine_rows KIND FOLDER NUM_ROWS [ENGINE], with KIND trips, riders, reports, packages or
-noisy. The first run makes the files. Memory is what cannot be dropped (anonymous pages); CPU is without the start of
-Spark, which a first small job pays for.
+Usage: python -m benchmarks.engine_rows KIND FOLDER NUM_ROWS [ENGINE], with KIND trips, riders, reports, twice (every
+report comes two times), packages (partition), full, noisy or clusters. The first run makes the files, others publish
+them to FOLDER/release, which KIND verify then verifies. Memory is what cannot be dropped (anonymous pages); CPU is
+without the start of Spark, which a first small job pays for.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
-import tempfile
 import threading
 import time
 from functools import partial
@@ -65,7 +66,21 @@ role = "quasi-identifier"
 kind = "numeric"
 domain = [0, 500]
 resolution = 1
+doubling = 1
 """
+VOLUME = """[attributes.volume]
+role = "quasi-identifier"
+kind = "numeric"
+domain = [0, 1000]
+resolution = 1
+doubling = 1
+"""
+MECHANISMS = {
+    "packages": 'name = "partition"\nk = 50',
+    "full": 'name = "full-domain"\nk = 50',
+    "noisy": 'name = "noisy-values"\nepsilon = 1',
+    "clusters": 'name = "utility-clusters"\nk = 10',
+}
 
 
 def make_trips(folder: Path, sizes: list[int], riders: bool = False) -> None:
@@ -85,7 +100,9 @@ def make_packages(folder: Path, sizes: list[int]) -> None:
     towns, rng = pa.array([f"town {number:02d}" for number in range(30)]), np.random.default_rng(1)
     for number, size in enumerate(sizes):
         weights = np.round(rng.gamma(3, 20, size).clip(1, 500))
-        table = pa.table({"town": towns.take(pa.array(rng.integers(0, 30, size))), "weight": weights})
+        volumes = np.round((weights * rng.gamma(9, 0.2, size)).clip(1, 1000))
+        uneven = (30 * rng.random(size) ** 2).astype(np.int64)
+        table = pa.table({"town": towns.take(pa.array(uneven)), "weight": weights, "volume": volumes})
         pq.write_table(table, folder / "rows" / f"{number:04d}.parquet", row_group_size=1 << 18)
 
 
@@ -95,8 +112,8 @@ def report_task() -> Task:
     return Task(dataset="fleet", purposes=(purpose,), schedule=Schedule(), limits=Limits(lifetime="100"))
 
 
-def make_reports(folder: Path, sizes: list[int]) -> None:
-    """Write reports of places (65 bits) with ids of 16 bytes."""
+def make_reports(folder: Path, sizes: list[int], times: int = 1) -> None:
+    """Write reports of places (65 bits) with ids of 16 bytes, each report so many times."""
     task, rng, table = report_task(), np.random.default_rng(1), _crc_tables()[0]
     (folder / "task.json").write_text(task.to_json())
     mechanism, (tier,) = mechanism_of(task, task.purposes[0]), task.slot_tiers(task.purposes[0])
@@ -104,7 +121,7 @@ def make_reports(folder: Path, sizes: list[int]) -> None:
     facts = {"task": task.prefix, "purpose": 0, "tier": 0, "day": 20773, "slot": 1}
     whole = [Report(**facts, report_id=bytes(range(16)), payload=payload).to_bytes() for payload in payloads]
     frames, at = np.frombuffer(b"".join(whole), dtype=np.uint8).reshape(1000, -1), whole[0].index(bytes(range(16)))
-    for number, size in enumerate(sizes):
+    for number, size in enumerate(sizes[: len(sizes) // times]):
         rows = frames[rng.integers(0, 1000, size)]
         rows[:, at : at + 16] = np.frombuffer(rng.bytes(16 * size), dtype=np.uint8).reshape(size, 16)
         crc = np.full(size, 0xFFFFFFFF, dtype=np.uint32)
@@ -113,10 +130,9 @@ def make_reports(folder: Path, sizes: list[int]) -> None:
         rows[:, -4:] = (~crc).astype(">u4").view(np.uint8).reshape(size, 4)
         ends = pa.py_buffer(np.arange(0, rows.size + 1, rows.shape[1], dtype=np.int32))
         reports = pa.Array.from_buffers(pa.binary(), size, [None, ends, pa.py_buffer(rows.tobytes())])
-        path = folder / "rows" / f"{number:04d}.parquet"
-        pq.write_table(
-            pa.table({"report": reports}), path, row_group_size=1 << 18, use_dictionary=False, compression="none"
-        )
+        for again in range(times):
+            path, writing = folder / "rows" / f"{again}{number:04d}.parquet", {"row_group_size": 1 << 18}
+            pq.write_table(pa.table({"report": reports}), path, use_dictionary=False, compression="none", **writing)
 
 
 def policy_of(kind: str, folder: Path) -> dn.Policy:
@@ -127,8 +143,8 @@ def policy_of(kind: str, folder: Path) -> dn.Policy:
             POLICY.replace('protects = "trip"', 'protects = "rider"') + riders if kind == "riders" else POLICY
         )
     else:
-        mechanism = 'name = "partition"\nk = 50' if kind == "packages" else 'name = "noisy-values"\nepsilon = 1'
-        path.write_text(PACKAGES.format(mechanism=mechanism))
+        volume = VOLUME if kind in ("clusters", "full") else '[attributes.volume]\nrole = "drop"\n'
+        path.write_text(PACKAGES.format(mechanism=MECHANISMS[kind]) + volume)
     return dn.Policy.read(path)
 
 
@@ -180,33 +196,32 @@ def started(folder: Path, kind: str) -> None:
 def main() -> None:
     kind, folder, num_rows = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     engine, rows = sys.argv[4] if len(sys.argv) > 4 else "files", folder / "rows"
-    if not rows.is_dir():
+    if kind != "verify" and not rows.is_dir():
         rows.mkdir(parents=True)
         sizes = [min(FILE_ROWS, num_rows - first) for first in range(0, num_rows, FILE_ROWS)]
-        {"trips": make_trips, "riders": partial(make_trips, riders=True), "reports": make_reports}.get(
-            kind, make_packages
-        )(folder, sizes)
+        makers = {"trips": make_trips, "riders": partial(make_trips, riders=True), "reports": make_reports}
+        makers["twice"] = partial(make_reports, times=2)
+        makers.get(kind, make_packages)(folder, sizes)
         return
     if engine == "spark":
         started(folder, kind)
     query, watch = f"SELECT * FROM read_parquet('{rows}/*.parquet')", Watch()
-    begin = watch.seconds()
-    data = query if engine == "duckdb" else rows
-    if kind == "reports":
+    begin, data = watch.seconds(), query if engine == "duckdb" else rows
+    if kind == "verify":
+        ok = dn.verify(folder / "release", engine=engine).ok
+        done = [f"in order: {ok}", f"verify {watch.seconds() - begin:.1f} CPU-s"]
+    elif kind in ("reports", "twice"):
         found = dn.collect(data, dn.Task.from_json((folder / "task.json").read_text()), engine=engine)
-        print(
-            f"{engine}: {found.num_reports:,} reports, {watch.seconds() - begin:.1f} CPU-s, "
-            f"peak {watch.megabytes:,.0f} MiB"
-        )
-        return
-    loaded = dn.load(data, policy_of(kind, folder), engine=engine)
-    seconds = watch.seconds() - begin
-    with tempfile.TemporaryDirectory() as out:
-        dn.publish(loaded, ledger=dn.Ledger(":memory:"), out=Path(out) / "release")
-    more = watch.seconds() - begin - seconds
-    print(
-        f"{engine}: {len(loaded):,} rows, load {seconds:.1f} CPU-s, publish {more:.1f}, peak {watch.megabytes:,.0f} MiB"
-    )
+        done = [f"{found.num_reports:,} reports", f"{watch.seconds() - begin:.1f} CPU-s"]
+    else:
+        loaded = dn.load(data, policy_of(kind, folder), engine=engine)
+        done = [f"{len(loaded):,} rows", f"load {watch.seconds() - begin:.1f} CPU-s"]
+        begin = watch.seconds()
+        shutil.rmtree(folder / "release", ignore_errors=True)
+        (folder / "release.key.parquet").unlink(missing_ok=True)
+        dn.publish(loaded, ledger=dn.Ledger(":memory:"), out=folder / "release")
+        done.append(f"publish {watch.seconds() - begin:.1f}")
+    print(f"{kind}, {engine}: {', '.join(done)}, peak {watch.megabytes:,.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -146,11 +146,18 @@ def errors(own: Trips, dense: FloatArray) -> dict[str, Any]:
         measures[f"rmse{suffix}"] = root_mean_square(off[which])
         measures[f"mae{suffix}"] = float(np.abs(off[which]).mean())
     for name, (groups, size) in own.sums.items():
-        measures[SUM_COLUMNS[name]] = root_mean_square(np.bincount(groups, weights=off, minlength=size))
+        measures[SUM_COLUMNS[name]] = root_mean_square(
+            np.bincount(groups, weights=off, minlength=size).astype(np.float64)
+        )
     return {**measures, "trips": int(dense.sum()), "cells": int((dense > 0).sum())}
 
 
-Effort, FULL, QUICK = efforts(__name__)
+if TYPE_CHECKING:  # the class is made from what is written
+    Effort: TypeAlias = Any
+    FULL: Any
+    QUICK: Any
+else:
+    Effort, FULL, QUICK = efforts(__name__)
 ON_DRAWS = (LAPLACE, "H5", "O3", "O5", *PRESETS)  # what is released on further generated weekdays
 NEGATIVE, CONTRACTION = "negative counts", "theorem 8.3"
 CHECKS = {NEGATIVE: (PUBLISHED, HIERARCHICAL), CONTRACTION: (SOUND, (*CONSTRAINED, *ABLATIONS))}
@@ -173,7 +180,9 @@ def jobs(effort: Effort) -> list[Job]:
     both = [*PAPERS_OWN, FLOOR, *ABLATIONS]
     ways = [(method, form) for method in both for form in (PUBLISHED, SOUND)]
     ways += [(method, PUBLISHED) for method in READINGS] + [(method, SOUND) for method in PRESETS]
-    kinds = [(day, epsilon, *way, effort.runs) for day, epsilon, way in itertools.product(DAYS, EPSILONS, ways)]
+    kinds: list[tuple[Any, ...]] = [
+        (day, epsilon, *way, effort.runs) for day, epsilon, way in itertools.product(DAYS, EPSILONS, ways)
+    ]
     for check, (form, methods) in CHECKS.items():
         cases = itertools.product(DAYS, EPSILONS, methods)
         kinds += [(*case, form, min(effort.runs, 10), 0, check) for case in cases]

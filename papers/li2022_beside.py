@@ -26,6 +26,7 @@ from dunnage.kernels.bins.certified import BinKind, pack_vectors
 from dunnage.kernels.bins.chances import clopper_pearson
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues, published_noise, rank_clusters
 from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.noise.sampling import sampling_epsilon
 from dunnage.planning.linkage import NoisyRows
 from dunnage.samples import draw_weights
 from papers.hoogervorst2019 import Setting
@@ -50,6 +51,8 @@ from papers.li2022_runs import (
     published_sizes,
     sampled_lattice,
     seed_of,
+    stated,
+    whole_sample,
 )
 from papers.measuring import Run, column_of, mean_sd
 
@@ -288,7 +291,11 @@ def lattice_identification(k: int, effort: Effort) -> list[dict[str, object]]:
     for number in range(num):
         data = dataset_of(law, draw_weights(law, generator), mechanism)
         found = published(mechanism, data, (25, k, number))
-        sizes = found.release.classes.column("size").to_numpy() if found.release.classes is not None else np.empty(0)
+        sizes = (
+            found.release.classes.column("size").to_numpy()
+            if found.release.classes is not None
+            else np.empty(0, dtype=np.int64)
+        )
         # Each class of j rows has j records that are each named with 1/j: as many right guesses as classes.
         named.append(len(sizes))
         kept.append(np.repeat(1 / sizes, sizes))
@@ -323,6 +330,28 @@ def hierarchies(number: int, effort: Effort) -> list[dict[str, object]]:
             row[column] = mean_sd(values_[~np.isnan(values_)])[0]
         rows.append({**row, "runs with nothing kept": sum(not run.rows for run in found), "runs": len(found)})
     return rows
+
+
+READINGS = {"eq. 18 to the letter": False, "standard exponential mechanism": True}
+
+
+def readings(number: int, effort: Effort) -> list[dict[str, object]]:
+    """Run algorithm 1 on one setting by both readings of its choice of a node: the share of packages it suppresses."""
+    setting = TABLE_1[number]
+    hard = setting.numeral == HARD
+    ks = effort.hard_ks if hard else effort.ks
+    judges = [Judge.of(Job(LATTICE, setting, i, effort)) for i in range(effort.hard_runs if hard else effort.runs)]
+    row: dict[str, object] = {"setting": setting.numeral, "k": ", ".join(map(str, ks))}
+    for name, standard in READINGS.items():
+        kept = [
+            len(whole_sample(judge, k, DOUBLING, standard=standard).record) / len(judge.weights)
+            for judge in judges
+            for k in ks
+        ]
+        row[name] = 1 - float(np.mean(kept))
+    row["epsilon stated at k = 4"] = stated(4, setting.law.size)["epsilon stated"]
+    row["epsilon of the standard mechanism"] = float(sampling_epsilon(BETA) + CHOICE)
+    return [{**row, "runs": len(judges) * len(ks)}]
 
 
 # Risk of the whole plan
@@ -397,7 +426,7 @@ def plan_risk(number: int, effort: Effort) -> list[dict[str, object]]:
             bins[index] += int(plan.max()) + 1
     rows, num = [], effort.risk_draws
     for planner, failures, trucks in zip(PLANNERS, failed.tolist(), bins.tolist(), strict=True):
-        row = {"weights": case.weights, "public domain": f"[{case.domain[0]}, {case.domain[1]}]"}
+        row: dict[str, object] = {"weights": case.weights, "public domain": f"[{case.domain[0]}, {case.domain[1]}]"}
         row |= {"epsilon": case.epsilon, "planner": planner.name, "risk promised": planner.promised}
         least, most = clopper_pearson(failures, num)
         row |= {"plans that fail": failures / num, "at least": least, "at most": most}
@@ -517,6 +546,7 @@ class Part:
 
 MEASURES: dict[str, Callable[..., list[dict[str, object]]]] = {
     "hierarchies": hierarchies,
+    "readings": readings,
     "identification": identification,
     "lattice identification": lattice_identification,
     "plan risk": plan_risk,
@@ -527,6 +557,7 @@ MEASURES: dict[str, Callable[..., list[dict[str, object]]]] = {
 def parts(effort: Effort) -> list[Part]:
     arguments: dict[str, Sequence[Any]] = {
         "hierarchies": range(len(TABLE_1)),
+        "readings": range(len(TABLE_1)),
         "identification": list(ATTACKS),
         "lattice identification": (2, 4, 6),
         "plan risk": range(len(RISKY)),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +63,12 @@ def settings_of(figure: int) -> tuple[Setting, ...]:
     return TABLE_1 if figure == LATTICE else TABLE_2
 
 
-Effort, FULL, QUICK = efforts(__name__)
+if TYPE_CHECKING:  # the class is made from what is written
+    Effort: TypeAlias = Any
+    FULL: Any
+    QUICK: Any
+else:
+    Effort, FULL, QUICK = efforts(__name__)
 
 
 @dataclass(frozen=True)
@@ -197,9 +202,14 @@ def sampled_lattice(judge: Judge, *, doubling: float = DOUBLING) -> Iterator[Run
         yield judge.run(k, Disclosed(found.record, known.upper, MOST, found.seconds))
 
 
-def whole_sample(judge: Judge, k: int, doubling: float) -> Published:
-    """Release as published a draw that is a sample already: at a rate so near 1 that all of it is sampled."""
-    mechanism = SampledLattice(k=k, beta=WHOLE, epsilon_choice=CHOICE, as_published=True)
+def whole_sample(judge: Judge, k: int, doubling: float, *, standard: bool = False) -> Published:
+    """Release as published a draw that is a sample already: at a rate so near 1 that all of it is sampled.
+
+    Eq. 18 weighs a node of score u (0 to 1) by exp(epsilon' u). The standard exponential mechanism at epsilon', with
+    the sensitivity k/|D| that the paper states, weighs it by exp(epsilon' u |D| / 2k).
+    """
+    choice = CHOICE * len(judge.weights) / (2 * k) if standard else CHOICE
+    mechanism = SampledLattice(k=k, beta=WHOLE, epsilon_choice=choice, as_published=True)
     data = dataset_of(judge.job.setting.law, judge.weights, mechanism, doubling=doubling)
     for attempt in itertools.count():
         found = published(mechanism, data, (*judge.seed, k, attempt))

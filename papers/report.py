@@ -62,7 +62,24 @@ class Quoted(NamedTuple):
     what: str  # what it says
     paper: str  # paper, ours: its value and ours, as text
     ours: str
-    verdict: str  # ``agrees``, ``differs: why`` or ``not reproducible: why``
+    verdict: str  # ``agrees``, or one of ``CAUSES`` and why
+
+
+# Why a value is not the paper's. Statements name the cause by its key.
+CAUSES = {
+    "paper": "the paper cannot be right",
+    "ours": "differs by a choice or by data of ours",
+    "none": "not comparable",
+}
+
+
+def _style(kind: str) -> str:
+    return next((f"cause-{key}" for key, cause in CAUSES.items() if cause == kind), kind)
+
+
+def kind(verdict: str) -> str:
+    """Return which of the four verdicts it is."""
+    return next((cause for cause in CAUSES.values() if verdict.startswith(cause)), "agrees")
 
 
 @dataclass(frozen=True)
@@ -198,9 +215,14 @@ def figure(
     **options: Any,
 ) -> list[Svg]:
     """Draw panels beside each other, under a heading if there is one and names for all colours."""
-    drawn, shown = [], {}
+    drawn, shown = [], dict[str, Curve]()
     for name, curves in by_title.items():
-        given = {"x_title": x_title, "y_title": y_title, "paper": paper.get(name, ()), "limit": limits.get(name)}
+        given: dict[str, Any] = {
+            "x_title": x_title,
+            "y_title": y_title,
+            "paper": paper.get(name, ()),
+            "limit": limits.get(name),
+        }
         chart_ = draw(curves, label=f"{title or y_title}, {name}, against {x_title}", **given, **options)
         drawn.append(panel(name, chart_, captions.get(name, "")))
         shown |= {curve.name: curve for curve in curves}
@@ -282,7 +304,7 @@ class PageText(NamedTuple):
     rules: str = ""  # how verdicts are given
     titles: Mapping[str, str] = {}  # of tables, by name
     why: Mapping[str, str] = {}  # what a table shows
-    explained: Mapping[str, str] = {}  # what a figure shows
+    explained: Mapping[Any, str] = {}  # what a figure shows
 
 
 class Statements:
@@ -292,15 +314,20 @@ class Statements:
         self._shared = shared
         self._texts = written(paper)
 
-    def __call__(self, name: str, *, agrees: bool | None = None, **values: object) -> Quoted:
+    def __call__(self, name: str, *, agrees: bool | None = None, cause: str | None = None, **values: object) -> Quoted:
         """Fill in a statement, with a value or a tuple of them for each of its texts.
 
-        With ``agrees`` the verdict follows from it, and ``differs`` says why if it does not.
+        With ``agrees`` the verdict follows from it, and ``differs`` says why if it does not. The cause of a difference
+        is that of the statement, unless another ``cause`` is given.
         """
         given = {key: value if isinstance(value, tuple) else (value,) for key, value in values.items()}
         texts = {key: text.format(*given.get(key, ()), **self._shared) for key, text in self._texts[name].items()}
         if agrees is not None:
             texts["verdict"] = verdict(agrees, texts.pop("differs"))
+        stated = texts.pop("cause", None)
+        if texts["verdict"].startswith("differs: "):
+            why = CAUSES[cause or stated or "ours"]
+            texts["verdict"] = why + texts["verdict"].removeprefix("differs")
         return Quoted(**texts)
 
     def sentence(self, name: str, *values: object) -> str:
@@ -354,7 +381,7 @@ class Reproduction:
         return cls(page=page, markdown=markdown, sections=sections, **given)
 
     def write(self, out: Path) -> Path:
-        """Write tables, a report and a page; say on stderr how many lines agree, differ and cannot be reproduced."""
+        """Write tables, a report and a page; say on stderr how many statements have which verdict."""
         out.mkdir(parents=True, exist_ok=True)
         quoted, limits = [line._asdict() for line in self.lines], self.page.limits
         for name, rows in {**self.files, "quoted": quoted}.items():
@@ -362,21 +389,30 @@ class Reproduction:
                 writer = csv.DictWriter(file, fieldnames=list(rows[0]))
                 writer.writeheader()
                 writer.writerows(dict(row) for row in rows)
-        parts = [f"# {self.page.title}", self.note, self.page.rules, "## What the text states", markdown_table(quoted)]
+        counted = Counter(kind(line.verdict) for line in self.lines)
+        split = f"Of {len(self.lines)} statements of the text: " + "; ".join(
+            f"{counted[name]} {name}" for name in ("agrees", *CAUSES.values())
+        )
+        parts = [f"# {self.page.title}", f"**{split}.**", self.note, self.page.rules]
+        parts += ["## What the text states", markdown_table(quoted)]
         parts += ["## What cannot be reproduced", "\n".join(f"- {limit}" for limit in limits)]
         if self.findings:
             parts += ["## What else came out", "\n".join(f"- {finding}" for finding in self.findings)]
         for title, why, rows in self.markdown:
             parts += [f"## {title}", why, markdown_table(rows)]
         (out / "report.md").write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
-        first = [explained("How verdicts are given", self.page.rules)] if self.page.rules else []
+        cells = [
+            tag("div", tag("dt", name), tag("dd", f"{counted[name]}", class_=_style(name)))
+            for name in ("agrees", *CAUSES.values())
+        ]
+        first = [tag("dl", *cells, class_="figures")]
+        first += [explained("How verdicts are given", self.page.rules)] if self.page.rules else []
         first.append(section("What the text states, beside ours", html_table(quoted)))
         first.append(section("What cannot be reproduced", tag("ul", *(tag("li", limit) for limit in limits))))
         if self.findings:
             first.append(section("What else came out", tag("ul", *(tag("li", finding) for finding in self.findings))))
         self._write_page(out / "report.html", [*first, *self.sections])
-        counted = Counter(line.verdict.split(":")[0].split(" (")[0] for line in self.lines)
-        print("; ".join(f"{verdict}: {number}" for verdict, number in counted.items()), file=sys.stderr)
+        print(split, file=sys.stderr)
         return out / "report.html"
 
     def _write_page(self, path: Path, sections: Sequence[Svg]) -> None:
@@ -404,8 +440,8 @@ def html_table(rows: Sequence[Row]) -> Svg:
     head = tag("thead", tag("tr", *(tag("th", column) for column in columns)))
     lines = []
     for row in rows:
-        verdict = str(row.get("verdict", "")).split(":")[0].split(" ")[0]
-        cells = [tag("td", shown(row[c]) or Svg(""), class_=verdict if c == "verdict" else "") for c in columns]
+        style = _style(kind(str(row["verdict"]))) if "verdict" in row else ""
+        cells = [tag("td", shown(row[c]) or Svg(""), class_=style if c == "verdict" else "") for c in columns]
         lines.append(tag("tr", *cells))
     return tag("div", tag("table", head, tag("tbody", *lines)), class_="scroll")
 

@@ -8,6 +8,7 @@ import contextlib
 import http.client
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -62,14 +63,15 @@ def body_of(*reports: Report) -> bytes:
 class Bench:
     """A collector whose requests wait for their answer, and whose clock stands still until it is set."""
 
-    def __init__(self, place: str | Path, *, senders: str = "token", known: bool = False) -> None:
+    def __init__(
+        self, place: str | Path, *, senders: str = "token", known: bool = False, noise: Noise | None = None
+    ) -> None:
         self.now, self.stopped = float(NOON), list[str]()
         self._answers: dict[int, Answer | None] = {}
         self._ready, self._num = threading.Condition(), 0
         self.store = Store.open(place)
-        self.collector = Collector(
-            self.store, self._deliver, stopped=self.stopped.append, clock=(lambda: self.now, lambda: self.now)
-        )
+        clock = (lambda: self.now, lambda: self.now)
+        self.collector = Collector(self.store, self._deliver, stopped=self.stopped.append, clock=clock, noise=noise)
         if not known:
             self.collector.add_task(TASK, senders)
 
@@ -78,10 +80,18 @@ class Bench:
             self._answers |= {request.handle: answer for request, answer in answered}
             self._ready.notify_all()
 
-    def put(self, body: bytes, *, sender: str = "truck", limit: int = 10**9, task: Task = TASK) -> int:
+    def put(self, body: bytes, *, sender: str = "truck", limit: int = 10**9, task: Task = TASK, group: str = "") -> int:
         self._num += 1
-        self.collector.submit(Request(task.digest, body, sender, limit, self._num))
+        self.collector.submit(Request(task.digest, body, sender, limit, self._num, group))
         return self._num
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Let the writer wait, so that all requests of the block come into one commit."""
+        go = threading.Event()
+        self.collector.run(go.wait)
+        yield
+        go.set()
 
     def answer(self, number: int) -> Answer | None:
         with self._ready:
@@ -175,19 +185,89 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+_NURSERY = """
+import os, sys
+import pyarrow.parquet, uvicorn, uvicorn.protocols.http.httptools_impl, uvloop
+import dunnage.cli, dunnage.collecting.intake, dunnage.serving.identity, dunnage.serving.pages, dunnage.serving.service
+from tests.collector_help import TASK
+from dunnage.collecting.intake import Intake
+from dunnage.noise.source import Noise
+Intake(TASK, Noise()).prepare()
+for line in sys.stdin:
+    pid = os.fork()
+    if not pid:
+        log, *sys.argv = line.rstrip("\\n").split("\\t")
+        sink = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.dup2(sink, 1), os.dup2(sink, 2)
+        code = 1
+        try:
+            dunnage.cli.main()
+        except SystemExit as error:
+            code = error.code or 0
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+class Nursery:
+    """A process with everything loaded, whose children are collectors: so that killing many of them is cheap."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        path = os.pathsep.join([str(Path(__file__).parent.parent), environment.get("PYTHONPATH", "")])
+        command = [sys.executable, "-c", _NURSERY]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+        self._process: Any = subprocess.Popen(command, env={**environment, "PYTHONPATH": path}, **pipes)  # type: ignore[call-overload]
+
+    def begin(self, command: list[str], log: Path) -> Child:
+        self._process.stdin.write(("\t".join([str(log), *command]) + "\n").encode())
+        return Child(int(self._process.stdout.readline()), self._process.stdout)
+
+    def end(self) -> None:
+        self._process.stdin.close()
+        self._process.wait(600)
+        self._process.stdout.close()
+
+
+class Child:
+    """A collector that a nursery started, with what is used of a process."""
+
+    def __init__(self, pid: int, codes: Any) -> None:
+        self.pid, self._codes, self._code = pid, codes, list[int]()
+
+    def poll(self) -> int | None:
+        if not self._code and select.select([self._codes], [], [], 0)[0]:
+            self._code.append(int(self._codes.readline()))
+        return self._code[0] if self._code else None
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> int:
+        if not self._code:
+            self._code.append(int(self._codes.readline()))
+        return self._code[0]
+
+
 class Server:
     """``dunnage serve`` in a process of its own."""
 
+    nursery: Nursery | None = None  # of all starts but the first, if there is one
+
     def __init__(self, folder: Path, database: str | None = None, **environment: str) -> None:
         self.folder, self.database, self.port = folder, database, free_port()
-        self.environment = {**os.environ, **environment}
+        self.environment, self.log = {**os.environ, **environment}, folder.parent / "serve.log"
 
     def start(self) -> None:
         command = [sys.executable, "-m", "dunnage", "serve", "--data", str(self.folder)]
         command += ["--listen", f"127.0.0.1:{self.port}", *(["--database", self.database] if self.database else [])]
-        self.log = self.folder.parent / "serve.log"
 
         def begin() -> None:
+            if self.nursery is not None:
+                self.process: Any = self.nursery.begin(["dunnage", *command[3:]], self.log)
+                return
             with self.log.open("ab") as sink:
                 self.process = subprocess.Popen(command, stdout=sink, stderr=sink, env=self.environment)
 
@@ -224,6 +304,17 @@ def running(server: Server) -> Iterator[Server]:
     finally:
         if server.process.poll() is None:
             server.stop(signal.SIGKILL)
+        if server.nursery is not None:
+            server.nursery.end()
+
+
+def emptied(url: str) -> str:
+    """Return the address of a database without a collector."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS collector CASCADE")
+    return url
 
 
 @contextlib.contextmanager

@@ -74,6 +74,26 @@ def test_a_vehicle_reports_and_again_and_takes_on_another_task(place):
     fine(f"{words} --adopt")
 
 
+def test_an_allowance_knows_its_vehicle(place):
+    fine(f"{PERTURB} {ENROL} {DAYS} -o reports.jsonl")
+    before = Path("truck.allowance").read_bytes()
+    other, later = OWN.replace("V0000007", "V0000008"), "--from 2026-10-15 --to 2026-10-15"
+    run(f"{PERTURB} {other} {later} -o other.jsonl").refused("vehicle")
+    run(f"{PERTURB} {other} --now 2026-10-15T12:00:00 -o other.jsonl").refused("vehicle")
+    change_lines(lambda lines: [line for line in lines if "vehicle" in line or "V0000008" in line])
+    run(f"{PERTURB} {later} -o other.jsonl").refused("vehicle")  # the file alone says whose rows they are
+    assert Path("truck.allowance").read_bytes() == before
+    assert not Path("other.jsonl").exists()
+    due = fine(f"{PERTURB} --now 2026-10-14T23:59:00 --max-age 1440 -o due.jsonl")
+    assert "vehicle" in " ".join(due["warnings"])  # no cell silences a device: all rows count as missing
+    Path("second.toml").write_text("version = 2\n" + Path("telemetry.toml").read_text())
+    fine("device task second.toml -o second.json")
+    second = f"{PERTURB} {other} {later} -o other.jsonl --adopt".replace("telemetry.json", "second.json")
+    run(second).refused("vehicle")  # a new task is no new name
+    assert fine(f"{PERTURB} {other} {later} -o other.jsonl --adopt")["reports"] == 1
+    run(f"{PERTURB} {OWN} {later} -o again.jsonl").refused("vehicle")
+
+
 def test_the_owner_caps_what_a_task_may_ask_and_finds_older_copies(place):
     greedy = Path("telemetry.toml").read_text().replace("basic = 1.0", "basic = 50")
     greedy = greedy.replace("lifetime = 30", "lifetime = 900")

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.collector_help import DAY, NOON, PERIOD, SCHEDULE, TASK, Bench, body_of, made, postgres_server
+from tests.collector_help import DAY, NOON, PERIOD, SCHEDULE, TASK, Bench, body_of, emptied, made
 from tests.estimates_help import PLACES, TELEMETRY, truck_task
 
 from dunnage.collecting import intake
@@ -48,25 +48,10 @@ from dunnage.errors import CheckFailed, ParameterError, Refusal, StoreError
 from dunnage.noise.source import Noise
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """A PostgreSQL server of this run."""
-    with postgres_server() as server:
-        yield server.get_uri()
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request, tmp_path):
     """An empty store: one body of a test for both kinds."""
-    if request.param == "sqlite":
-        yield tmp_path / "data"
-        return
-    import psycopg
-
-    uri = request.getfixturevalue("postgres")
-    with psycopg.connect(uri, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS collector CASCADE")
-    yield uri
+    return tmp_path / "data" if request.param == "sqlite" else emptied(request.getfixturevalue("postgres")())
 
 
 @pytest.fixture
@@ -213,7 +198,7 @@ def test_a_second_collector_stops_itself(place, monkeypatch):
     if isinstance(place, Path):
         with pytest.raises(StoreError, match="another collector uses"):
             Store.open(place)
-        monkeypatch.setattr(stores.fcntl, "flock", lambda *given: None)  # as if it were another machine
+        monkeypatch.setattr(stores, "lock", lambda *given: None)  # as if it were another machine
     second = Bench(place, known=True)
     try:
         assert first.send(made(noise)).accepted == 1
@@ -391,6 +376,86 @@ def test_after_closing_nothing_says_who_sent(tmp_path):
     assert not any(word in columns[0].lower() for word in ("time", "address", "sender", "device"))
 
 
+def dump(store):
+    """Return all rows of all tables, of the book and of all periods."""
+    tables = ("tasks", "periods", "codes", "devices", "alarms", "looks", "people", "blocks", "erased", "sent")
+    rows = {}
+    for table in tables:
+        database = store.of(PERIOD) if table in ("blocks", "erased", "sent") else store.book
+        plain = database.rows(f"SELECT * FROM {table}")
+        rows[table] = sorted(tuple(bytes(x) if isinstance(x, memoryview) else x for x in row) for row in plain)
+    return rows
+
+
+@pytest.mark.parametrize("senders", ["token", "gateway", "unlinkable"])
+def test_what_is_stored_does_not_depend_on_who_sent_what(place, senders):
+    """Vehicles send each other's reports: after closing, every row of every table is the same."""
+    noise, names = Noise(), [f"truck-{at}" for at in range(6)]
+    reports = {name: [made(noise, purpose=at % 2) for at in range(4)] for name in names}
+    dumps, open_dumps = [], []
+    for shift in (0, 1, 5):
+        bench = Bench(place, senders=senders, noise=Noise(seed=1))
+        with bench.together():
+            for at in range(6):  # requests come in the same order, from other vehicles
+                sender = "" if senders == "unlinkable" else names[(at + shift) % 6]
+                bench.put(body_of(*reports[names[at]]), sender=sender, group="north" if at % 2 else "")
+        bench.collector.run(lambda: None).result()  # all of them are stored
+        open_dumps.append(dump(bench.store))
+        statement = close_period(bench.collector, PERIOD, early=True)
+        assert statement.ids.num == 24
+        dumps.append(dump(bench.store))
+        bench.collector.stop()
+        if isinstance(place, Path):
+            shutil.rmtree(place)
+        else:
+            emptied(place)
+    assert dumps[0] == dumps[1] == dumps[2]
+    assert dumps[0]["sent"] == []
+    assert len(dumps[0]["blocks"]) == 2  # one for each group, whoever is in it
+    if senders == "unlinkable":
+        assert open_dumps[0] == open_dumps[1]  # not even before
+    else:  # while it is open: how many reports each sent, in a table of its own
+        assert open_dumps[0]["blocks"] == open_dumps[1]["blocks"]
+        assert [row[2:] for row in open_dumps[0]["sent"]] == [(name, 4) for name in names]
+
+
+def test_groups_have_blocks_of_their_own(place, monkeypatch):
+    noise, bench, append = Noise(), Bench(place), stores.Store.append
+    mine = {name: [made(noise) for _ in range(3)] for name in ("", "north", "south")}
+
+    def send():
+        with bench.together():
+            numbers = [bench.put(body_of(*own), group=name) for name, own in mine.items()]
+        return [bench.answer(number) for number in numbers]
+
+    def lost(*given):
+        append(*given)
+        raise StoreError("lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores.Store, "append", lost)
+        assert send() == [None] * 3
+    assert [codes(answer) for answer in send()] == [{"replayed": 3}] * 3  # all three were stored
+    gone = mine["north"][1]
+    assert bench.collector.erase_report(TASK.digest, gone.report_id, gone.to_bytes()[-4:])
+    left = {name: {report.report_id for report in own} - {gone.report_id} for name, own in mine.items()}
+    for name, ids in left.items():
+        blocks = [block.frames for block, _ in bench.store.blocks(PERIOD, name)]
+        assert {Report.from_bytes(one).report_id for frames in blocks for one in split_frames(frames)} == ids
+    assert bench.store.groups(PERIOD) == {"": 3, "north": 3, "south": 3}
+    bench.collector.stop()
+    again = Bench(place, known=True)
+    try:
+        assert again.collector.num_ids == 9
+        assert again.collector.progress(PERIOD)["blocks"] == 3
+        again.store.of(PERIOD).write("UPDATE blocks SET public_group = ? WHERE seq = 2", "west")
+        with pytest.raises(StoreError, match="was changed"):  # the group is part of the chain
+            again.stored()
+        again.store.of(PERIOD).write("UPDATE blocks SET public_group = ? WHERE seq = 2", "north")
+    finally:
+        again.collector.stop()
+
+
 def test_erased_reports_leave_the_files(tmp_path):
     noise, bench = Noise(), Bench(tmp_path / "data")
     reports = [made(noise) for _ in range(20)]
@@ -502,5 +567,6 @@ def test_the_chain_is_what_the_documents_say():
     assert head == (0, hashlib.sha256(f"dunnage blocks 1\n{TASK.digest} {DAY}".encode()).digest())
     digest = hashlib.sha256(b"frames").digest()
     assert head.next(2, digest) == (1, hashlib.sha256(head.chain + b" 1 2 " + digest).digest())
+    assert head.next(2, digest, "north") == (1, hashlib.sha256(head.chain + b" 1 2 " + digest + b"north").digest())
     reports = [made(Noise()), made(Noise())]
     assert [Report.from_bytes(one) for one in split_frames(body_of(*reports))] == reports

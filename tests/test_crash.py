@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -83,6 +83,8 @@ def start(place, options, *, copied=False):
         os.dup2(out, 1)
         os.dup2(out, 2)
         sys.argv = ["dunnage", *PUBLISH, *options]
+        if os.path.exists("address"):
+            sys.argv[sys.argv.index("--ledger") + 1] = Path("address").read_text()
         if copied:
             copy_at_each_step(place)
         dunnage.cli.main()
@@ -199,8 +201,7 @@ def check_left(place: Path) -> None:
     release = place / RELEASE
     if release.exists():
         certificate = _verified(release)
-        with dn.Ledger.open_existing(place / LEDGER) as ledger:
-            assert certificate.plain()["spend"]["id"] in {spend.id for spend in ledger.statement("parcels").spends}
+        assert certificate.plain()["spend"]["id"] in dict(spends(place))
         assert Key.read(key_path(release)).certificate_digest == certificate.digest
     left = [
         path for path in place.iterdir() if path.name.startswith(f".{RELEASE}.") and path.name.endswith(".key.partial")
@@ -218,12 +219,18 @@ def check_left(place: Path) -> None:
         assert ".key." not in path.name or stat.S_IMODE(path.lstat().st_mode) == 0o600
 
 
+def address_of(place: Path) -> str:
+    """Where the ledger of a place is: a server, or a file in it."""
+    return (place / "address").read_text() if (place / "address").exists() else str(place / LEDGER)
+
+
 def spends(place: Path) -> list[tuple[str, str]]:
     """Each spend of a place, and what the ledger says became of it."""
-    if not (place / LEDGER).exists():
+    address = address_of(place)
+    if address == str(place / LEDGER) and not Path(address).exists():
         return []
-    with dn.Ledger.open_existing(place / LEDGER) as ledger:
-        return list(told(ledger, "parcels").spends.items())
+    with dn.Ledger.open_existing(address) as ledger:
+        return list(told(ledger, dn.Policy.read(place / "parcels.toml").dataset).spends.items())
 
 
 def check_resumed(places: list[Path]) -> None:
@@ -309,6 +316,102 @@ def kill_commands(root: Path, num: int, size: int) -> None:
 @pytest.mark.long
 def test_the_command_is_killed_at_random(root: Path) -> None:
     kill_commands(root, 2, 60)
+
+
+NOISY = """dataset = "{}"
+protects = "parcel"
+[attributes.id]
+role = "identifier"
+[attributes.weight]
+role = "quasi-identifier"
+kind = "numeric"
+domain = [0, 100]
+resolution = 1
+[mechanism]
+name = "noisy-values"
+epsilon = 50
+[budget]
+epsilon = 100
+neighbours = "replace-one"
+"""
+# pyarrow loads pandas where it is, which takes longer than all the rest of the command.
+WITHOUT_PANDAS = """
+import sys
+
+class Missing:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing)
+from dunnage.cli import main
+main()
+"""
+BARE = [sys.executable, "-c", WITHOUT_PANDAS]
+
+
+def prepare_noisy(place: Path, address: str) -> Path:
+    """A few rows of their own, with a budget for two releases."""
+    place.mkdir()
+    (place / "parcels.toml").write_text(NOISY.format(place.name))
+    (place / "parcels.csv").write_text("id,weight\n" + "".join(f"{place.name}-{n},{n}\n" for n in range(20)))
+    if address.startswith("postgresql"):
+        (place / "address").write_text(address)
+    return place
+
+
+def kill_anywhere(place: Path, generator: random.Random, pace: list[float], options: list[str]) -> bool:
+    """Kill the command itself: a third at any moment since its start, the others once its folder is reserved.
+
+    ``pace`` has the last time from the start to that, which differs with what else the machine does.
+    """
+    command, began = [*BARE, *PUBLISH[:-1], address_of(place), *options], time.perf_counter()
+    environment, early = {**os.environ, "DUNNAGE_STATE": ".state"}, bool(options) or generator.random() < 1 / 3
+    with subprocess.Popen(command, cwd=place, stdout=-3, stderr=-3, env=environment) as process:
+        while not early and process.poll() is None and not any(place.glob(f".{RELEASE}.*")):
+            time.sleep(0.002)
+        pace[0] = pace[0] if early else time.perf_counter() - began
+        time.sleep(generator.uniform(0, 1.3 * pace[0] if early else 0.4 * pace[0]))
+        process.kill()
+    return process.returncode == KILLED
+
+
+def kill_and_resume(root: Path, address: str, num: int, seed: int) -> int:
+    """Kill commands, and a third of those that resume them; then nothing is overspent, unpaid for or unexplained."""
+    generator, killed = random.Random(seed), 0
+    began = time.perf_counter()
+    first = prepare_noisy(root / f"first{seed}", address)
+    subprocess.run([*BARE, *PUBLISH[:-1], address_of(first)], cwd=first, check=True, capture_output=True)
+    pace = [time.perf_counter() - began]
+    for batch in range(0, num, 10):
+        places = [prepare_noisy(root / f"p{seed}-{n}", address) for n in range(batch, min(batch + 10, num))]
+        for place in places:
+            killed += kill_anywhere(place, generator, pace, [])
+            check_left(place)
+            if generator.random() < 1 / 3:
+                killed += kill_anywhere(place, generator, pace, ["--resume"])
+                check_left(place)
+        check_resumed(places)
+        check_again(places)
+        for place in places:
+            with dn.Ledger.open_existing(address_of(place)) as ledger:
+                statement = ledger.statement(dn.Policy.read(place / "parcels.toml").dataset)
+                assert (len(statement.spends), statement.overspent) == (2, False)
+            shutil.rmtree(place)
+        sys.stderr.write(f"{killed} killed, {batch + len(places)} runs resumed\n")
+    return killed
+
+
+def test_killed_with_a_server(root: Path, postgres: Callable[[], str]) -> None:
+    kill_and_resume(root, postgres(), 1, 1)
+
+
+@pytest.mark.long
+def test_the_command_is_killed_on_either_store(root: Path, address: str) -> None:
+    """DUNNAGE_KILLS and DUNNAGE_SEED say how many runs, and which."""
+    num, seed = int(os.environ.get("DUNNAGE_KILLS", "500")), int(os.environ.get("DUNNAGE_SEED", "1"))
+    assert kill_and_resume(root, address, num, seed) > num / 2
 
 
 @pytest.mark.long

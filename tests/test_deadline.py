@@ -29,6 +29,7 @@ from dunnage.kernels.bins.certified import BinKind, ChancePacker, mix_classes, p
 from dunnage.kernels.bins.chances import Chances, Members, _distinct, draw_sums
 from dunnage.kernels.bins.fills import FillSlots, Items, count_fills, estimate_chances
 from dunnage.kernels.bins.first_fit import MAX_TYPES, fit_types
+from dunnage.kernels.bins.scalar import pack_bins
 from dunnage.kernels.deadline import NEVER, Deadline
 from dunnage.planning import noisy, packing, spreading
 from dunnage.text import for_unit
@@ -141,6 +142,25 @@ def test_a_limit_of_a_tenth_of_a_second_gives_a_plan(model: Any) -> None:
     for several in (False, True):
         release = released(400, several=several)
         check_true(release, dn.pack(release, trucks=trucks(several, False), model=model, seconds=0.1))
+
+
+@pytest.mark.parametrize("model", [dn.Stochastic(), dn.Robust(), dn.Standard()])
+def test_a_rest_of_time_is_never_negative_wherever_the_clock_jumps(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It died with "capacity and seconds must be at least 0. Got 2500 and -0.66"."""
+    release, moments, clock = released(60, several=False), set[int](), Jumping(200)
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        moments.update((clock.readings - 1, clock.readings))
+        return pack_bins(*arguments, **more)
+
+    with mock.patch.object(time, "monotonic", clock):
+        for module in (certified, packing):
+            monkeypatch.setattr(module, "pack_bins", noted)
+        dn.pack(release, seconds=LIMIT, capacity=80, model=model)
+        monkeypatch.undo()
+    assert moments
+    for at in sorted(moments):  # the clock ticks when it is read, so everything is as before until it jumps
+        check_true(release, planned_late(release, max(at, 1), capacity=80, model=model)[0])
 
 
 def test_several_quantities_keep_the_limit() -> None:

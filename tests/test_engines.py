@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import hmac
 import importlib.util
@@ -23,7 +25,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from tests.builders import PARCEL, RIDERS, STOP, WEEKDAYS, Repeated, a_policy, a_trip_policy, town, trips
+from tests.builders import PARCEL, QUASI, RIDERS, STOP, WEEKDAYS, Repeated, a_policy, a_trip_policy, town, trips
 from tests.commands import fine
 
 import dunnage as dn
@@ -33,7 +35,9 @@ from dunnage.engines import sources
 from dunnage.engines.rows import CheckedFold
 from dunnage.errors import InputError, ParameterError
 from dunnage.folds import Rows, numbered
+from dunnage.kernels.clusters import growth
 from dunnage.mechanisms import cells as folding
+from dunnage.mechanisms import cluster_blocks
 from dunnage.mechanisms.counts import true_counts
 from dunnage.noise import priorities as keyed
 from dunnage.noise.priorities import digests, priorities
@@ -216,13 +220,14 @@ def test_rows_are_released_as_in_memory(engine: str, rows_of: Maker, tmp_path: P
         table = table.set_column(3, "weight", pa.array(cells))
         rows, memory = rows_of(table), engines.MemoryRows(table)
         assert folded(rows, policy) == folded(memory, policy)
-        truth, data = dn.load(table, policy), dn.load(rows, policy)
-        assert (len(data), data.left_out) == (len(truth), truth.left_out)
-        made = dn.publish(truth, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5))
+        truth = dn.load(table, policy)
         if engine == "spark":
             with pytest.raises(ParameterError, match="Parquet"):
-                dn.publish(data, ledger=dn.Ledger(":memory:"))
+                dn.load(rows, policy)
             continue
+        data = dn.load(rows, policy)
+        assert (len(data), data.left_out) == (len(truth), truth.left_out)
+        made = dn.publish(truth, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5))
         out = tmp_path / f"release{number}"
         other = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5), out=out if number < 4 else None)
         assert other.release.data.schema.equals(made.release.data.schema)
@@ -246,6 +251,69 @@ def test_rows_are_released_as_in_memory(engine: str, rows_of: Maker, tmp_path: P
             local = dn.load(engines.FileRows(rows.source), policy)
             again = dn.publish(local, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5))
             assert again.release.data.equals(other.release.data)
+
+
+def some_rides(draw: random.Random, num: int) -> pa.Table:
+    columns = {"card": [f"c{i}" for i in range(num)], "town": draw.choices(["A", "B", "C"], [8, 3, 0.1], k=num)}
+    columns |= {"board": draw.choices([f"S{i}" for i in range(7)], k=num), "bag": draw.choices(["box", "none"], k=num)}
+    columns |= {"start": [float(draw.randrange(96)) for _ in range(num)], "rating": draw.choices("pfg", k=num)}
+    return pa.table({**columns, "place": draw.choices("abcd", k=num)})
+
+
+def test_clusters_are_those_of_memory(
+    engine: str, rows_of: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are cut where they live, and clustered in blocks: the same classes, sensitive values and figures."""
+    small = functools.partial(growth.num_blocks, size=30)
+    monkeypatch.setattr(growth, "grow_in_blocks", functools.partial(growth.grow_in_blocks, size=30))
+    monkeypatch.setattr(cluster_blocks, "num_blocks", small)
+    parents = {"a": "Z0", "b": "Z0", "c": "Z1", "d": "Z1", "Z0": "*", "Z1": "*"}
+    every = {
+        "card": {"role": "identifier"},
+        "board": {"role": QUASI, "kind": "graph", "edges": "edges.csv"},
+        "start": {"role": QUASI, "kind": "numeric", "domain": [0, 96], **LEAVE_OUT},
+        "bag": {"role": QUASI, "kind": "category", "domain": ["box", "none"]},
+        "place": {"role": QUASI, "kind": "tree", "parents": parents},
+        "rating": {"role": "sensitive", "kind": "ordinal", "domain": ["p", "f", "g"]},
+        "town": {"role": "public"},
+    }
+    for number in tries(engine):
+        draw = random.Random(number)
+        monkeypatch.setattr(cluster_blocks, "_ROWS_AT_ONCE", draw.choice([25, 60, 1 << 20]))
+        chosen = {name: {"role": "drop"} if draw.random() < 0.3 else item for name, item in every.items()}
+        chosen |= {"start": every["start"]} if number % 4 else {"bag": every["bag"]}
+        given = {
+            "name": "utility-clusters",
+            "k": draw.choice([2, 3, 5]),
+            "scaling": draw.choice(["maximum", "unit-variance"]),
+        }
+        given["importance"] = draw.choice(["entropy", "entropy-normalised", {}])
+        if draw.random() < 0.4 and chosen["start"] is every["start"]:
+            given |= {"limits": {"start": draw.choice([20, 60])}, "buckets": {"start": {"quantiles": 7}}, "price": 0.5}
+        policy = a_policy(given, chosen, small="suppress")
+        table = some_rides(draw, draw.randrange(60, 260))
+        if number % 3 == 0:
+            cells = table["start"].to_pylist()
+            cells[draw.randrange(len(cells))] = 1000.0
+            table = table.set_column(table.column_names.index("start"), "start", pa.array(cells))
+        truth = dn.load(table, policy)
+        if engine == "spark":
+            with pytest.raises(ParameterError, match="Parquet"):
+                dn.load(rows_of(table), policy)
+            continue
+        made = dn.publish(truth, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5))
+        data, out = dn.load(rows_of(table), policy), tmp_path / f"release{number}"
+        other = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5), out=out)
+        assert other.release.classes.equals(made.release.classes)
+        assert alike(other.release) == alike(made.release)
+        assert other.release.certificate.measures == made.release.certificate.measures
+        assert other.key.left_out == {why: sorted(own) for why, own in made.key.left_out.items()}
+        lines = [
+            sorted(zip(*(one.key.table[name].to_pylist() for name in ("source_row", "class_id")), strict=True))
+            for one in (made, other)
+        ]
+        assert lines[0] == lines[1]  # every row is in the same class
+        assert not dn.verify(out).problems
 
 
 def test_reports_are_tallied_as_in_memory(engine: str, rows_of: Maker) -> None:
@@ -457,7 +525,7 @@ def test_what_engines_refuse(tmp_path: Path) -> None:
     path = tmp_path / "trips.parquet"
     pq.write_table(trips(), path)
     (tmp_path / "trips.csv").write_text("card,from,to,at\n")
-    rows = a_policy({"name": "utility-clusters", "k": 3})
+    rows = a_policy({"name": "utility-clusters", "k": 3, "max_distortion": 0.5})
     together = a_policy({"name": "partition", "k": 3}, together="parcel")
     plain = a_trip_policy(MECHANISMS[0])
     for data, policy, engine, word in (
@@ -471,6 +539,86 @@ def test_what_engines_refuse(tmp_path: Path) -> None:
     ):
         with pytest.raises(dn.UserError, match=word):
             dn.load(data, policy, engine=engine)
+
+
+def test_folders_with_rows_that_nobody_would_read(tmp_path: Path) -> None:
+    policy, table = a_policy({"name": "partition", "k": 3}), some_parcels(random.Random(1), 60)
+    other = table.set_column(3, "weight", pa.array(range(60), pa.int32()))
+    cases = {
+        "nothing": ({}, "without Parquet"),
+        "a CSV file": ({"a.parquet": table, "b.csv": table}, "'b.csv'"),
+        "CSV files": ({"a.csv": table, "b.csv": table}, "a.csv"),
+        "partitions": ({"day=1/a.parquet": table, "day=2/a.parquet": table}, "one folder"),
+        "a partition": ({"a.parquet": table, "day=2/a.parquet": table}, "'day=2'"),
+        "a column less": ({"a.parquet": table, "b.parquet": table.drop_columns(["weight"])}, "'weight' is missing"),
+        "a column more": ({"a.parquet": table.drop_columns(["content"]), "b.parquet": table}, "'content' is new"),
+        "another type": ({"a.parquet": table, "b.parquet": other}, "'weight' has another type"),
+        "no rows": ({"a.parquet": table.slice(0, 0)}, "no rows"),
+    }
+    for name, (files, words) in cases.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for file, content in files.items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            writes = pacsv.write_csv if file.endswith(".csv") else pq.write_table
+            writes(content, folder / file)
+        for engine in (None, "files"):
+            with pytest.raises(InputError, match=words):
+                dn.publish(dn.load(folder, policy, engine=engine), ledger=dn.Ledger(":memory:"))
+    (tmp_path / "partitions" / "_SUCCESS").touch()
+    error = pickle.loads(pickle.dumps(refusal(tmp_path / "partitions", policy, "files")))
+    assert (error.source, len(error.problems)) == (str(tmp_path / "partitions"), 1)
+
+
+def test_row_groups_without_rows_and_damaged_ones(engine: str, rows_of: Maker, tmp_path: Path) -> None:
+    if engine not in ("files", "spark-files"):
+        pytest.skip("of Parquet files")
+    policy, table = a_policy({"name": "partition", "k": 3}), some_parcels(random.Random(1), 60)
+    rows_of(table)  # sets up the engine
+    path, name = tmp_path / "rows.parquet", engine.removesuffix("-files")
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for part in (table.slice(0, 0), table.slice(0, 20), table.slice(0, 0), table.slice(20), table.slice(0, 0)):
+            writer.write_table(part)
+    release = dn.publish(dn.load(path, policy, engine=name), ledger=dn.Ledger(":memory:")).release
+    assert sum(release.classes["size"].to_pylist()) == 60
+    content = bytearray(path.read_bytes())
+    start = pq.read_metadata(path).row_group(3).column(3).data_page_offset
+    content[start : start + 40] = bytes(40)
+    path.write_bytes(content)
+    assert refusal(path, policy, name).source.endswith("rows.parquet")
+
+
+def test_an_engine_that_is_not_there_says_nothing_about_a_release(tmp_path: Path) -> None:
+    data = dn.load(some_parcels(random.Random(1), 60), a_policy({"name": "partition", "k": 3}))
+    dn.publish(data, ledger=dn.Ledger(":memory:"), out=tmp_path / "release")
+    for engine in ("sparkk", "duckdb", *(["spark"] if importlib.util.find_spec("pyspark") is None else [])):
+        with pytest.raises(ParameterError):
+            dn.verify(tmp_path / "release", engine=engine)
+    from tests.test_local_batch import TASK
+
+    with pytest.raises(ParameterError, match="memory, files, duckdb, spark"):
+        dn.collect(tmp_path, TASK, engine="sparkk")
+
+
+def test_releases_are_verified_on_spark(spark: Any, tmp_path: Path) -> None:
+    """The same checks as on one machine, whatever was released, and the same findings in one that was changed."""
+    assert spark is not None
+    lenient = {**PARCEL, "content": {"role": "drop"}}
+    for number, given in enumerate((*ROW_MECHANISMS, {"name": "utility-clusters", "k": 3})):
+        policy = a_policy(given, lenient if given["name"] == "noisy-values" else PARCEL)
+        out, data = tmp_path / f"release{number}", dn.load(some_parcels(random.Random(number), 90), policy)
+        dn.publish(data, ledger=dn.Ledger(":memory:"), out=out)
+        assert dn.verify(out, engine="spark").checks == dn.verify(out).checks
+        assert dn.verify(out, engine="spark").ok
+        table = pq.read_table(out / "data.parquet")
+        place = next(name for name in table.column_names if name.startswith("weight"))
+        changed = [0.0 if at == 5 else value for at, value in enumerate(table[place].to_pylist())]
+        changed = table.set_column(table.column_names.index(place), place, pa.array(changed))
+        made = tmp_path / f"changed{number}"
+        made.mkdir()
+        dataclasses.replace(dn.Release.read(out), data=changed).write_files(made)
+        found = [dn.verify(made, engine=engine).problems for engine in ("spark", None)]
+        assert found[0] == found[1]
 
 
 def test_a_task_that_fails_and_runs_again_changes_nothing(spark: Any, tmp_path: Path) -> None:

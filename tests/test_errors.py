@@ -13,6 +13,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from tests.commands import run
@@ -287,7 +290,43 @@ def test_swapped_arguments_and_frames_are_refused_in_words() -> None:
         lambda: dn.audit(release, data, key="key"),
         lambda: dn.audit(release, data, plan=release),
         lambda: dn.verify(release),
+        lambda: dn.task_of(data.policy),
+        lambda: dn.collect(["reports.jsonl"], frame),
+        lambda: dn.perturb(frame, None, "truck.own", "reports.jsonl"),
+        lambda: dn.Partition(k="5"),
     ]
     for call in wrong:
         with pytest.raises(ParameterError):
             call()
+
+
+def test_no_error_shows_the_rows_of_a_frame_that_took_the_place_of_another_argument() -> None:
+    """The policy "Got parcel weight 0 p0 4.5": whoever swapped two arguments had rows in the log."""
+    shop = Published([10, 20, 60, 80])
+    for frame in (pd.DataFrame({"weight": [8675309.0]}), pl.DataFrame({"weight": [8675309.0]})):
+        wrong: list[Callable[[], object]] = [
+            lambda: dn.load(shop.data.policy, policy=frame),  # noqa: B023
+            lambda: dn.promise(frame),  # noqa: B023
+            lambda: dn.pack(shop.release, capacity=100, seconds=frame),  # noqa: B023
+            lambda: dn.pack(shop.release, capacity=100, by=frame),  # noqa: B023
+            lambda: dn.pack(shop.release, capacity=100, spread=frame),  # noqa: B023
+            lambda: dn.Partition(k=frame),  # noqa: B023
+            lambda: dn.Stochastic(risk=frame),  # noqa: B023
+        ]
+        for call in wrong:
+            with pytest.raises(ParameterError) as caught:
+                call()
+            assert "8675309" not in str(caught.value)
+            assert "DataFrame" in str(caught.value)
+
+
+def test_numbers_of_numpy_and_capacities_by_name_are_taken() -> None:
+    release = Published([10, 20, 60, 80]).release
+    plans = [
+        dn.pack(release, capacity=given, seconds=1)  # type: ignore[arg-type]
+        for given in (100, np.int64(100), np.float32(100), {"weight": 100}, "100kg")
+    ]
+    assert {plan.objective for plan in plans} == {plans[0].objective}
+    assert dn.Partition(k=np.int64(5)) == dn.Partition(k=5)
+    with pytest.raises(ParameterError):
+        dn.pack(release, capacity={"volume": 100})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.refusals import refusal
 
 from dunnage.errors import OutputError
 from dunnage.folders import check_new_folder, new_file, new_folder
+from dunnage.samples import PackageSetting, generate_packages
 
 MARKER = "plan.json"
 
@@ -121,3 +124,34 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert target.read_bytes() == b"first"
     with pytest.raises(OutputError), new_file(tmp_path / "none" / "file"):
         pytest.fail("the block must not run")
+
+
+def test_publishing_locks_without_fcntl(tmp_path: Path) -> None:
+    """As on Windows: neither fcntl nor the flags of POSIX, locks of bytes instead."""
+    code = """
+import os, subprocess, sys, types  # those of the library that look for msvcrt come first
+import fcntl as posix
+windows = types.ModuleType("msvcrt")
+windows.LK_NBLCK = 2
+windows.locking = lambda file, mode, size: posix.lockf(file, posix.LOCK_EX | posix.LOCK_NB, size, 0, 1)
+sys.modules |= {"fcntl": None, "msvcrt": windows}
+del os.O_CLOEXEC
+from dunnage.folders import lock
+if sys.argv[1:] == ["lock"]:
+    with open("parcels.csv", "rb+") as file:
+        lock(file.fileno())
+        if os.fork() == 0:
+            with open("parcels.csv", "rb+") as other:
+                try: lock(other.fileno())
+                except OSError: os._exit(3)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 3, "a second process got the lock"
+else:
+    from dunnage.cli import main
+    main()
+"""
+    generate_packages(PackageSetting(size=40, destinations=2), tmp_path / "parcels.csv", seed=1)
+    for words in (["lock"], ["publish", "parcels.csv", "--policy", "parcels.toml", "-o", "release"]):
+        done = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "release" / "certificate.json").exists()

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tests.refusals import refusal
 from tests.test_ledger import budget, dp, purpose
 
 import dunnage as dn
-from dunnage.errors import BudgetError, LedgerError, Refusal
+from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
 from dunnage.ledger import Ledger, Rehearsed, Rule
 from dunnage.ledger.entries import COLUMNS, Entry, Kind, fraction_text, next_entry
 from dunnage.ledger.telling import check_ledger, told
@@ -234,6 +234,19 @@ def test_check_compares_releases_with_the_ledger(place):
     shutil.copy("after-one.sqlite", "dunnage-ledger.sqlite")
     problems = json.loads(run(*check, "--json", code=1).out)["problems"]
     assert any("two was paid for" in problem for problem in problems)
+    # A second draw under one spend: what the ledger kept of the first tells.
+    shutil.copy("after-two.sqlite", "dunnage-ledger.sqlite")
+    certificate = dn.Release.read("two").certificate
+    shutil.copytree("two", "forged")
+    forged = certificate.model_copy(update={"time": "2026-01-01T00:00:00Z"})
+    Path("forged/certificate.json").write_bytes(forged.to_bytes())
+    assert "forged was not paid for" in run("ledger", "check", "dunnage-ledger.sqlite", "forged", code=1).out
+    # Another ledger in its place: the anchor knows none of its lines. A dataset that is gone as a whole is missed.
+    Ledger("other.sqlite", witness=False).spend(dp(1), purpose(1))
+    run("ledger", "check", "other.sqlite", "--anchor", "anchor", code=1)
+    altered("dunnage-ledger.sqlite", "DELETE FROM entries")
+    assert "lacks entry" in run("ledger", "check", "dunnage-ledger.sqlite", code=1).out
+    shutil.copy("after-one.sqlite", "dunnage-ledger.sqlite")
     run("ledger", "check", "dunnage-ledger.sqlite", "nowhere", code=1)
     run("publish", "parcels.csv", "--policy", "parcels.toml", "-o", "three", "--again").refused("lacks")
 
@@ -271,7 +284,7 @@ def entry_of(book: Ledger, dataset: str, of_kind: Kind, content: dict[str, Any],
     with book._store.reading() as session:
         head = session.head(dataset)
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    facts = {"dataset": dataset, "at": now, "who": "ann", "content": content}
+    facts: dict[str, Any] = {"dataset": dataset, "at": now, "who": "ann", "content": content}
     try:
         entry = next_entry(head, kind=of_kind, **facts)
     except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError):  # it has no totals
@@ -303,14 +316,16 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
 
     insert = f"INSERT INTO dunnage.entries ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
     with Ledger(team["ann"]) as book, psycopg.connect(team["ann"], autocommit=True) as raw:
-        assert book.spend(dp("0.5"), purpose(1)).who == "ann"
+        first = book.spend(dp("0.4"), purpose(1))
+        assert first.who == "ann"
+        of_bo = Ledger(team["bo"]).spend(dp("0.1"), purpose("bo"))
         refusal(BudgetError, book.spend, dp("0.6"), purpose(2))
 
         def entry(content: dict[str, Any], of_kind: Kind = Kind.SPEND, dataset: str = "rides", **changes: Any) -> Any:
             return insert, entry_of(book, dataset, of_kind, content, **changes)
 
         tenth, half = spend_of(exactly(Fraction(1, 10))), spend_of(exactly(Fraction(1, 2)))
-        small = entry(tenth)
+        small, more = entry(tenth), json.dumps(tenth)[:-1] + ',"x":%s}'
         proposal = book.propose(dp("0.1"), replace(purpose(1), dataset="ruled"), key=keys("ann"), facts={})
         approved = {"about": proposal.id, "hash": proposal.hash, "note": ""}
         of_other = next_entry(None, dataset="secret", kind=Kind.SPEND, at=small[1][4], who="ann", content=tenth)
@@ -364,6 +379,30 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
             "read members": ("SELECT * FROM dunnage.members", None),
             "call the trigger": ("SELECT dunnage.admit()", None),
             "another's turn": ("SELECT dunnage.turn('secret')", None),
+            "nobody's turn": ("SELECT dunnage.turn(NULL)", None),
+            "the turn of a long name": ("SELECT dunnage.turn(repeat('x', 100000))", None),
+            "the trigger on a table of my own": (
+                "CREATE TEMP TABLE mine (LIKE dunnage.entries);"
+                "CREATE TRIGGER a AFTER INSERT ON mine FOR EACH ROW EXECUTE FUNCTION dunnage.admit()",
+                None,
+            ),
+            "sums of my own": ("SELECT dunnage.totals_after('{}', '{}', '{}')", None),
+            "a member's owner": ("GRANT postgres TO ann", None),
+            "a function with the owner's rights": (
+                "CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE sql SECURITY DEFINER "
+                "AS 'DELETE FROM dunnage.entries'; SELECT pg_temp.f()",
+                None,
+            ),
+            "rows by COPY": ("COPY dunnage.entries FROM STDIN", None),
+            "members by COPY": ("COPY dunnage.members TO STDOUT", None),
+            "what others wait for": ("SELECT * FROM dunnage.entries FOR UPDATE", None),
+            "share the table": ("BEGIN; LOCK TABLE dunnage.entries IN SHARE MODE", None),
+            "a prepared transaction": ("BEGIN; SELECT dunnage.turn('rides'); PREPARE TRANSACTION 'x'", None),
+            "inherit": ("CREATE TEMP TABLE child () INHERITS (dunnage.entries)", None),
+            "refer": ("CREATE TEMP TABLE child (d text REFERENCES dunnage.heads)", None),
+            "rename": ("ALTER SCHEMA dunnage RENAME TO gone", None),
+            "own it": ("ALTER TABLE dunnage.entries OWNER TO ann", None),
+            "comment": ("SECURITY LABEL ON TABLE dunnage.entries IS 'x'", None),
             # overspend
             "too much": entry(spend_of(exactly(Fraction(6, 10)))),
             "a little too much": entry(spend_of(exactly(Fraction(1, 2) + Fraction(1, 10**40)))),
@@ -383,6 +422,20 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
             ),
             "no guarantee": entry({**tenth, "guarantee": {}}, totals=small[1][7]),
             "no text": entry({**tenth, "policy": 1}),
+            "no guarantee at all": entry({**tenth, "guarantee": None}, totals=small[1][7]),
+            "a period that is a number": entry({**tenth, "period": 7}, totals=small[1][7]),
+            "rows that are no digests": entry({**tenth, "rows": [1]}),
+            "a place that is none": entry({**tenth, "out": {"place": 1}}),
+            "about a list": entry({**tenth, "about": []}),
+            "about nothing": entry({**tenth, "about": "0" * 32}),
+            "maybe unbounded": entry({**tenth, "allow_unbounded": "yes"}),
+            "deeper than readers follow": entry(tenth, body=more % ("[" * 900 + "]" * 900)),
+            "a number that readers cannot read": entry(tenth, body=more % ("9" * 5000)),
+            "sums with too many digits": entry(spend_of(exactly(Fraction(1, 10**1200 + 7)))),
+            "a unit that is a book": entry({**tenth, "guarantee": {"model": "dp", "protects": "x" * 10_000}}),
+            "a very long note": entry({**tenth, "note": "x" * 2_000_000}),
+            "surrogates": entry(tenth, body=more % '"\\ud800"'),
+            "a zero character": entry(tenth, body=more % '"\\u0000"'),
             "forged totals": entry(tenth, totals=json.dumps(forged_totals)),
             "old totals": entry(half, totals=book.history("rides")[-1].totals),
             "body that is no table": entry(tenth, body="[]"),
@@ -400,10 +453,17 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
             "a fork": (insert, [getattr(later, name) for name in COLUMNS]),
             "another name": entry(tenth, who="bo"),
             "yesterday": entry(tenth, at="2020-01-01T00:00:00Z"),
+            "tomorrow": entry(tenth, at=later_time(hours=1)),
+            "no such day": entry(tenth, at="2026-02-30T00:00:00Z"),
+            "an hour that readers do not know": entry(tenth, at=f"{small[1][4][:11]}24:00:00Z"),
+            "without a time": entry(tenth, at=None, hash="0" * 64),
+            "without a body": entry(tenth, body=None, hash="0" * 64),
             "no such kind": entry(tenth, kind="gift"),
             "an id of my own": entry(tenth, id="x"),
             "another dataset": (insert, [getattr(of_other, name) for name in COLUMNS]),
             "an outcome of nothing": entry({"about": "0" * 32, "state": "released"}, Kind.OUTCOME),
+            "no such outcome": entry({"about": first.id, "state": "lost"}, Kind.OUTCOME),
+            "what became of another's spend": entry({"about": of_bo.id, "state": "stopped"}, Kind.OUTCOME),
             # approve
             "approve myself": entry(approved, Kind.APPROVAL, "ruled"),
             "refuse": entry(approved, Kind.REFUSAL, "ruled"),
@@ -425,6 +485,8 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
         assert {name: Ledger(team["owner"]).history(name) for name in before} == before
         # Objects of one's own that stand in front of the true ones change nothing.
         raw.execute("CREATE TEMP TABLE members (dataset text, person text, role text)")
+        raw.execute("CREATE DOMAIN pg_temp.jsonb AS text; CREATE DOMAIN pg_temp.text AS varchar")
+        raw.execute("CREATE FUNCTION pg_temp.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT $1'")
         raw.execute("CREATE TEMP TABLE heads AS SELECT 'rides' AS dataset, 0 AS number, repeat('0', 64) AS hash")
         raw.execute("SET search_path = pg_temp, dunnage")
         with pytest.raises(psycopg.Error):
@@ -443,11 +505,71 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
         refusal((LedgerError, Refusal), Ledger(team[person]).spend, dp("0.1"), purpose(9))
 
 
+def later_time(**when: float) -> str:
+    return (datetime.now(UTC) + timedelta(**when)).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def _following(row: list[Any], content: dict[str, Any]) -> list[Any]:
     first = Entry(**dict(zip(COLUMNS, row, strict=True)))
     facts = {"dataset": first.dataset, "kind": Kind.SPEND, "at": first.at, "who": first.who}
     entry = next_entry(first, content=content, **facts)
     return [getattr(entry, name) for name in COLUMNS]
+
+
+def test_a_turn_that_does_not_end_is_not_waited_for(team, monkeypatch):
+    import psycopg
+
+    monkeypatch.setattr("dunnage.ledger.store.BUSY_SECONDS", 0.2)
+    with psycopg.connect(team["ann"]) as raw, Ledger(team["bo"]) as book:
+        raw.execute("SELECT dunnage.turn('rides')")
+        assert "kept its turn" in str(refusal(LedgerError, book.spend, dp("0.1"), purpose(1)))
+        raw.rollback()
+        book.spend(dp("0.1"), purpose(1))
+
+
+def test_who_was_removed_sees_nothing(team):
+    import psycopg
+
+    with Ledger(team["owner"]) as owner:
+        refusal(ParameterError, owner.grant, "rides", "nobody_knows", "reader")
+        for dataset in ("rides", "ruled"):
+            owner.grant(dataset, "ann", "none")
+    with psycopg.connect(team["ann"], autocommit=True) as raw:
+        for sql in ("TABLE dunnage.ledger", "SELECT * FROM dunnage.recognised('x')", "SELECT dunnage.turn('rides')"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw.execute(sql)
+
+
+def test_terms_count_only_if_signed_under_the_rule_before_them(team, keys):
+    """An officer with a raw connection can write terms, but nobody spends under those that the rule did not sign."""
+    with Ledger(team["bo"]) as bo, Ledger(team["ann"]) as ann:
+        what = replace(purpose(1), dataset="ruled")
+        bo.set_budget("ruled", budget(9), note="more", sign=keys("bo"))
+        bo.set_budget("ruled", budget(1), note="less again", sign=keys("bo"))
+        old = bo.history("ruled")[-2]
+        for content in ({"budget": None, "rule": None, "note": "unsigned"}, old.content):
+            with bo._store.writing("ruled") as session:
+                session.append(bo._entry(session.head("ruled"), "ruled", Kind.BUDGET, content))
+            refusal((LedgerError, Refusal), ann.spend, dp("0.1"), what)
+            refusal((LedgerError, Refusal), bo.set_budget, "ruled", budget(2), note="next", sign=keys("bo"))
+            assert not check_ledger(bo).ok
+            left = bo.history("ruled")[:-1]  # whoever owns the tables can take it away
+            moved = "UPDATE dunnage.heads SET number = %(n)s, hash = %(h)s WHERE dataset = 'ruled'"
+            gone = "DELETE FROM entries WHERE dataset = 'ruled' AND number > %(n)s"
+            altered(team["owner"], gone, moved, n=left[-1].number, h=left[-1].hash)
+
+
+def test_a_proposal_without_a_signature_is_in_nobody_s_way(team, keys):
+    stated, what = dp("0.4"), replace(purpose(1), dataset="ruled")
+    with Ledger(team["ann"]) as ann, Ledger(team["bo"]) as bo:
+        true = ann.propose(stated, what, key=keys("ann"), facts={})
+        for content in ({}, {**true.content, "signature": None}, {**true.content, "signature": "x", "note": []}):
+            with ann._store.writing("ruled") as session:
+                session.append(ann._entry(session.head("ruled"), "ruled", Kind.PROPOSAL, content))
+        second = ann.propose(stated, what, key=keys("ann"), facts={})
+        bo.decide(second.id, approve=True, key=keys("bo"))
+        ann.spend(stated, what)
+        assert "does not count" in told(ann, "ruled").text()
 
 
 def test_people_of_a_team_agree(team, keys):
@@ -476,13 +598,15 @@ def test_people_of_a_team_agree(team, keys):
 # Rows are known again
 
 
-def load(policy: Path, rows: list[tuple[str, int]], name: str = "parcels", **changes: str) -> dn.Dataset:
+def load(
+    policy: Path, rows: list[tuple[str, int]], name: str = "parcels", *, turned: bool = False, **changes: str
+) -> dn.Dataset:
     text = POLICY.replace('"parcels"', f'"{name}"')
     for old, new in changes.items():
         text = text.replace(f"{old} = {50 if old == 'epsilon' else 1}\n", f"{old} = {new}\n")
     policy.write_text(text)
     table = pa.table({"id": [one for one, _ in rows], "weight": [str(two) for _, two in rows]})
-    return dn.load(table, policy)
+    return dn.load(table.select(table.column_names[::-1]) if turned else table, policy)
 
 
 def test_the_same_rows_under_another_name_are_asked_about(place, address):
@@ -493,6 +617,7 @@ def test_the_same_rows_under_another_name_are_asked_about(place, address):
             "another name": load(policy, rows, "renamed"),
             "another order": load(policy, rows[::-1], "renamed"),
             "another policy": load(policy, rows, "renamed", epsilon="20", resolution="5"),
+            "other columns first": load(policy, rows, "renamed", turned=True),
         }.items():
             assert "'parcels'" in str(refusal(Refusal, dn.publish, same, ledger=book)), what
             assert any("'parcels'" in text for text in dn.rehearse(same, ledger=book).refusals), what
@@ -529,8 +654,11 @@ def test_a_release_needs_another_person(place, keys):
     run(*PUBLISH).refused("approval")
     made = ["propose", "parcels.csv", "--policy", "parcels.toml", "--preview", "preview.json", "--sign"]
     run(*made, "eve.pem").refused("nobody")
-    proposal = fine(*made, "ann.pem")["proposal"]
+    first = fine(*made, "ann.pem")
+    proposal = first["proposal"]
+    assert (first["repeats"], first["preview"]["left_after"][:12]) == (False, "epsilon 150 ")
     approve = ["approve", LEDGER, proposal, "--preview", "preview.json", "--policy", "parcels.toml", "--sign"]
+    assert fine(*PUBLISH, "--dry-run")["left_after"].startswith("epsilon 150 "), "as if it were approved"
     run(*PUBLISH).refused("waits for 1 more approval")
     run(*approve, "ann.pem").refused("somebody else")
     run(*approve, "eve.pem").refused("nobody")
@@ -545,7 +673,9 @@ def test_a_release_needs_another_person(place, keys):
     fine(*PUBLISH)
     run(*PUBLISH, "--again", "--force").refused("used by spend")
     # A refusal counts, and so does one that comes after an approval.
-    second = fine(*made, "bo.pem")["proposal"]
+    again = fine(*made, "bo.pem")
+    second, repeats = again["proposal"], again["repeats"]
+    assert repeats
     fine("approve", LEDGER, second, "--sign", "ann.pem")
     fine("refuse", LEDGER, second, "--sign", "cy.pem", "--note", "too much")
     run(*PUBLISH, "--again", "--force").refused("refused by cy")

@@ -101,7 +101,15 @@ def test_counts_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     assert back.data.equals(release.data)
     assert back.data.column_names == ["origin", "destination", "window", "day", "count"]
     assert pq.read_table(folder / "data.parquet").schema.field("count").type == pa.int64()
-    files = {"data.parquet", "data.csv", "certificate.html", "certificate.json", "datapackage.json", "README.md"}
+    files = {
+        "data.parquet",
+        "data.csv",
+        "certificate.html",
+        "certificate.json",
+        "datapackage.json",
+        "README.md",
+        "verify.html",
+    }
     assert {path.name for path in folder.iterdir()} == files
     assert not back.noisy
     assert back.classes is back.members is None

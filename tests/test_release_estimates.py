@@ -40,7 +40,15 @@ def test_estimates_are_read_back_as_they_were_written(tmp_path):
     back = Release.read(folder)
     assert (back.kind, back.noisy, back.classes, back.members) == ("estimates", False, None, None)
     assert back.data.equals(release.data)
-    files = ["README.md", "certificate.html", "certificate.json", "data.csv", "data.parquet", "datapackage.json"]
+    files = [
+        "README.md",
+        "certificate.html",
+        "certificate.json",
+        "data.csv",
+        "data.parquet",
+        "datapackage.json",
+        "verify.html",
+    ]
     assert sorted(path.name for path in folder.iterdir()) == files
     assert pacsv.read_csv(folder / "data.csv").num_rows == len(release)
     fields = json.loads((folder / "datapackage.json").read_text())["resources"][0]["schema"]["fields"]

@@ -20,21 +20,39 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.collector_help import DAY, NOON, SCHEDULE, TASK, Api, Bench, Server, body_of, made, postgres_server, running
-from tests.estimates_help import HOURLY, TELEMETRY, truck_task
+from tests.collector_help import (
+    DAY,
+    NOON,
+    SCHEDULE,
+    TASK,
+    Api,
+    Bench,
+    Nursery,
+    Server,
+    body_of,
+    emptied,
+    made,
+    postgres_server,
+    running,
+)
+from tests.commands import run
+from tests.estimates_help import HOURLY, PLACES, TELEMETRY, truck_task
 
 from dunnage.collecting.collector import split_frames
 from dunnage.collecting.store import Period, Store
+from dunnage.collecting.vault import Vault
 from dunnage.devices.allowance import Allowance
 from dunnage.devices.client import Client
 from dunnage.devices.report import Report, packed
 from dunnage.devices.sending import Collector, send_stored
+from dunnage.devices.task import Tier
 from dunnage.devices.tokens import Wallet, with_token
 from dunnage.errors import AllowanceError, InputError, InternalError, ParameterError
 from dunnage.noise.source import Noise
+from dunnage.serving import identity
 from dunnage.serving import service as routes
 from dunnage.serving.openapi import document
-from dunnage.serving.service import ANYONE, DEVICE, FRAMES, LINES, MAY, guarded
+from dunnage.serving.service import ANYONE, DEVICE, FRAMES, LINES, MAY, guarded, hashed
 from dunnage.serving.settings import Settings, read_settings
 
 
@@ -311,6 +329,23 @@ def test_settings_come_from_flags_environment_and_file(tmp_path, monkeypatch):
     open_one.model_copy(update={"tls_in_front": True}).check_exposure(has_people=True)
 
 
+def test_deploy_files_say_what_the_command_understands(tmp_path):
+    deploy, data = Path(__file__).parent.parent / "deploy", tmp_path / "data"
+    (tmp_path / "serve.toml").write_text('listen = "127.0.0.1:8443"\n')
+    checked, started = re.findall(
+        r"^ExecStart(?:Pre)?=/opt/dunnage/bin/dunnage (.+)$", (deploy / "dunnage.service").read_text(), re.MULTILINE
+    )
+    assert checked == f"{started} --check"
+    run(checked.replace("/etc/dunnage", str(tmp_path)).replace("/var/lib/dunnage", str(data)), code=0)
+    compose = (deploy / "compose.yaml").read_text()
+    (line,) = re.findall(r"command: \[dunnage, (serve.+)\]", compose)
+    words = [*line.replace('"', "").replace("/data", str(data)).split(", "), "--check"]
+    assert "--invite" in run(*words, code=2).err  # it can be reached from elsewhere, and nobody can sign in
+    (invite,) = re.findall(r"collector dunnage (serve .+ --role operator)", compose)
+    run(invite.replace("/data", str(data)), code=0)
+    assert "1 people" in run(*words, code=0).out
+
+
 # The device's side
 
 
@@ -465,6 +500,143 @@ def test_reports_without_a_name(api, tmp_path):
     assert not list((Path(api.service.settings.data) / "tokens").rglob("*.pem"))  # keys of closed days are destroyed
 
 
+def test_two_officers_open_an_identity_record(api, base, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "dunnage")
+    officers = {name: api.service.invite(name, "officer") for name in ("anna", "ben", "eva")}
+    shares = dict[str, dict[str, object]]()
+
+    def call(name, method, path, content=None):
+        return api.call(method, f"/v1/identity{path}", content, token=officers.get(name, api.operator))
+
+    def keep(made):
+        for share in made:
+            share.write(Path(api.service.settings.data) / "share")
+            shares[share.custodian] = json.loads((Path(api.service.settings.data) / "share").read_text())
+            (Path(api.service.settings.data) / "share").unlink()
+
+    assert call("anna", "GET", "")[0] == 409  # no vault yet
+    Vault.create(Path(api.service.settings.data) / "vault", ["anna", "ben", "chen"], keep)
+    records = {"truck-17": {"owner": "Frau Huber"}, "truck-18": {"owner": "Herr Moser", "plate": "L 8 Q"}}
+    assert call("operator", "POST", "/records", {"records": records})[:2] == (201, {"sealed": 2})
+    for wrong in ({"records": {}}, {"records": {" ": {}}}, {"records": {"x": {"a": 1}}}, {}):
+        assert call("operator", "POST", "/records", wrong)[0] == 422
+    assert call("anna", "GET", "")[1]["vehicles"] == ["truck-17", "truck-18"]
+    asked = {"vehicles": ["truck-17"], "reason": "claim 44", "share": shares["anna"]}
+    for status, wrong in (
+        (409, {"share": shares["ben"]}),  # somebody else's
+        (422, {"share": shares["anna"] | {"share": ""}}),
+        (422, {"share": {"custodian": "anna"}}),
+        (422, {"share": shares["anna"] | {"platform": "another"}}),
+        (422, {"vehicles": []}),
+        (422, {"vehicles": ["truck-99"]}),
+        (422, {"reason": " "}),
+    ):
+        assert call("anna", "POST", "/openings", asked | wrong)[0] == status, wrong
+    status, content, _ = call("anna", "POST", "/openings", asked)
+    assert status == 202
+    opening = f"/openings/{content['opening']}"
+    assert call("ben", "GET", "")[1]["waiting"] == [
+        {"opening": content["opening"], "by": "anna", "vehicles": ["truck-17"], "reason": "claim 44"}
+    ]
+    other = shares["ben"] | {"share": shares["anna"]["share"]}
+    for status, name, share in (
+        (409, "anna", shares["anna"]),  # nobody opens a record alone
+        (409, "anna", shares["ben"]),
+        (409, "eva", shares["ben"]),
+        (422, "eva", shares["ben"] | {"custodian": "eva"}),  # no custodian
+        (422, "ben", other),  # the first share again, under another name
+    ):
+        assert call(name, "POST", opening, {"share": share})[0] == status, (name, share)
+    assert call("operator", "POST", opening, {"share": shares["ben"]})[0] == 401
+    status, content, said = call("ben", "POST", opening, {"share": shares["ben"]})
+    assert (status, content) == (200, {"records": {"truck-17": {"owner": "Frau Huber"}}})
+    assert said["cache-control"] == "no-store"
+    assert call("ben", "POST", opening, {"share": shares["ben"]})[0] == 409  # once
+    log = call("eva", "GET", "/log")[1]["log"]
+    assert [(entry["what"], entry.get("by"), entry.get("reason")) for entry in log] == [
+        ("created", None, None),
+        ("sealed", None, None),
+        ("opened", ["anna", "ben"], "claim 44"),
+    ]
+    again = [call("anna", "POST", "/openings", asked)[1]["opening"] for _ in range(2)]
+    assert call("ben", "DELETE", f"/openings/{again[0]}")[0] == 200
+    assert call("ben", "DELETE", f"/openings/{again[0]}")[0] == 409
+    with monkeypatch.context() as patch:
+        later = time.monotonic() + 3601
+        patch.setattr(identity.time, "monotonic", lambda: later)
+        assert call("ben", "POST", f"/openings/{again[1]}", {"share": shares["ben"]})[0] == 409
+    # Erasing a device erases its record, unless another task knows the device too.
+    elsewhere = api.add_task("token", truck_task(TELEMETRY, schedule=HOURLY))
+    for place in (base, elsewhere):
+        api.enrol(place, "truck-17")
+    gone = [api.call("DELETE", f"{place}/devices/truck-17", token=api.operator)[1] for place in (base, elsewhere)]
+    assert ["identity record" in one["erased"] for one in gone] == [False, True]
+    assert call("anna", "POST", "/records/truck-18/erase", {"reason": "sold"})[0] == 200
+    assert call("anna", "POST", "/records/truck-18/erase", {"reason": "sold"})[0] == 422
+    assert call("anna", "GET", "")[1]["vehicles"] == []
+    assert call("anna", "GET", "/log")[1]["log"][-1]["by"] == ["anna"]
+    for secret in ("truck-17", "Huber", "anna", "claim", str(shares["ben"]["share"])):
+        assert secret not in caplog.text
+
+
+def test_public_groups(api, base):
+    """Reports are kept with a group that many vehicles have, and with no other; small groups are not shown."""
+    noise, sizes = Noise(), {"north": 20, "south": 25, "tiny": 19}
+    tokens = {
+        group: [api.enrol(base, f"{group}-{at}", group=group) for at in range(size)] for group, size in sizes.items()
+    }
+    kept = api.service.senders.kept_group
+    assert [kept(api.service.senders.get(hashed(own[0]))) for own in tokens.values()] == ["north", "south", ""]
+    for group, own in tokens.items():
+        for token in own:
+            reports = [made(noise, purpose=at % 2, slot=10 + at // 4) for at in range(8)]
+            assert api.send(base, token, *(reports if group != "south" else reports[:2]))[1]["refused"] == {}
+    api.call("POST", f"{base}/periods/2026-11-16/close", {"early": True}, token=api.operator)
+    assert api.service.store.groups(Period(TASK.digest, DAY)) == {"": 152, "north": 160, "south": 50}
+    status, content, _ = api.call("GET", f"{base}/views/group?from=2026-11-16&to=2026-11-16", token=api.operator)
+    assert status == 200
+    assert {line["group"] for line in content["lines"]} == {"north", "(other senders)"}
+    assert [line["reports"] for line in content["lines"] if line["quantity"] == "mean"][::2] == [76, 80]
+    assert "south" in content["says"][-1]
+    assert api.call("GET", f"{base}/views/file?from=2026-11-16&to=2026-11-16", token=api.operator)[0] == 422
+    devices = api.call("GET", f"{base}/devices", token=api.operator)[1]["devices"]
+    assert Counter(device["group"] for device in devices) == sizes
+    assert api.call("POST", f"{base}/codes", {"names": ["a"], "group": "<b>"}, token=api.operator)[0] == 422
+    assert api.call("DELETE", f"{base}/devices/north-0", token=api.operator)[0] == 200
+    assert kept(api.service.senders.get(hashed(tokens["north"][1]))) == ""  # 19 are left
+    nameless = api.add_task("unlinkable", truck_task(TELEMETRY, schedule=HOURLY))
+    assert api.call("POST", f"{nameless}/codes", {"names": ["a"], "group": "x"}, token=api.operator)[0] == 422
+
+
+def test_a_robust_estimate_stands_beside_the_plain_one(api):
+    unary = replace(PLACES, tiers=(Tier(name="basic", epsilon="2.5"),), parameters={"method": "optimised-unary"})
+    noise, task = Noise(), truck_task(unary, schedule=SCHEDULE)
+    base = api.add_task("gateway", task)
+    token = api.enrol(base, "gateway", vehicles=1_000)
+    reports = [made(noise, task=task, purpose=0) for _ in range(1_600)]
+    width = len(reports[0].payload)
+    forged = (0b11111111100000).to_bytes(width, "little")  # more bits than devices set, in cells where nobody is
+    reports += [made(noise, task=task, purpose=0, payload=forged) for _ in range(400)]
+    assert api.send(base, token, *reports)[1]["accepted"] == 2_000
+    api.call("POST", f"{base}/periods/2026-11-16/close", {"early": True}, token=api.operator)
+    given = {"from": "2026-11-16", "to": "2026-11-16", "allow_noise": True}
+    status, content, _ = api.call("POST", f"{base}/estimates", given, token=api.operator)
+    assert status == 201
+    assert "do not come from honest devices" in content["robust"][0]
+    robust = api.call("GET", f"{base}/estimates/2026-11-16/robust.json", token=api.operator)[1]["places"]
+    (check,), shares = robust["checks"], [robust[kind]["value"][3] for kind in ("plain", "robust")]
+    assert check["alarm"]
+    assert 5 in robust["differing"]
+    assert shares[0] < 0.5 < shares[1]  # all honest vehicles are there
+    page = api.call("GET", f"/tasks/{task.digest}", token=api.operator)[1].decode()
+    assert "not those of honest devices" in page
+    assert "some reports are forged" in page
+    # Erased reports cannot be weighed again; the plain estimate stays.
+    assert api.call("POST", f"{base}/periods/2026-11-16/erase", b"", token=api.operator)[0] == 200
+    status, content, _ = api.call("POST", f"{base}/estimates", given, token=api.operator)
+    assert (status, content["robust"]) == (201, [])
+
+
 # A real process
 
 
@@ -476,12 +648,22 @@ def now_task():
 
 def test_a_real_server(tmp_path, monkeypatch):
     """Register, enrol and send by commands; slow and cut requests; a signal drains, and kills lose nothing."""
-    _killed(tmp_path, None, kills=3, per_kill=6)
+    _killed(tmp_path, None, kills=10, per_kill=6)
+
+
+def test_a_real_server_on_postgres(tmp_path, postgres):
+    _killed(tmp_path, emptied(postgres()), kills=10, per_kill=6)
 
 
 @pytest.mark.long
 def test_a_hundred_kills(tmp_path):
     _killed(tmp_path, None, kills=100, per_kill=40)
+
+
+@pytest.mark.long
+def test_a_hundred_kills_on_postgres(tmp_path):
+    with postgres_server() as postgres:
+        _killed(tmp_path, postgres.get_uri(), kills=100, per_kill=40)
 
 
 @pytest.mark.long
@@ -497,6 +679,7 @@ def _killed(tmp_path, database, *, kills, per_kill, crashes=0):
     server, acknowledged, sent, lock = Server(tmp_path / "data", database), set[bytes](), set[bytes](), threading.Lock()
     server.environment["DUNNAGE_SERVE_REQUESTS_PER_MINUTE"] = "1000000"
     server.environment["DUNNAGE_SERVE_BODY_SECONDS"] = "1"
+    server.nursery = Nursery(server.environment) if database else None
     with running(server):
         operator = {"authorization": f"Bearer {(tmp_path / 'data' / 'operator.token').read_text()}"}
         given = json.dumps({"task": json.loads(task.to_json()), "senders": "gateway"}).encode()
@@ -513,6 +696,7 @@ def _killed(tmp_path, database, *, kills, per_kill, crashes=0):
         with socket.create_connection(("127.0.0.1", server.port)) as cut:
             cut.sendall(f"{head}Content-Length: 1000\r\n\r\nabc".encode())
         assert server.call("GET", "/v1/health")[0] == 200
+        server.nursery = server.nursery or Nursery(server.environment)  # the first start was that of a user
         stop = threading.Event()
 
         def send() -> None:

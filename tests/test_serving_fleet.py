@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import re
@@ -22,6 +24,7 @@ from tests.estimates_help import HOURLY, SPEED, TELEMETRY, truck_task
 
 from dunnage.collecting.collector import split_frames
 from dunnage.collecting.store import Period, Store
+from dunnage.collecting.vault import Vault
 from dunnage.devices.allowance import Allowance
 from dunnage.devices.client import Client
 from dunnage.devices.report import Report
@@ -29,7 +32,8 @@ from dunnage.devices.sending import Collector, send_stored
 from dunnage.devices.task import Tier
 from dunnage.noise.source import Noise
 from dunnage.release import Release
-from dunnage.serving.service import FRAMES
+from dunnage.serving.service import FRAMES, Service, hashed
+from dunnage.serving.settings import Settings
 
 FIRST_DAY, NUM_DAYS = 20_773, 3
 SCHEDULE = replace(HOURLY, slots_per_day=2, lateness_minutes=180)
@@ -253,29 +257,165 @@ def test_a_database_that_is_away(tmp_path):
 
 
 @pytest.mark.long
+def test_a_small_disk_fills_up(tmp_path):
+    """A file system of 16 MiB runs full while reports come, and is cleared: 503 meanwhile, nothing lost or twice."""
+    disk, noise, acknowledged, statuses = tmp_path / "disk", Noise(), set(), []
+    disk.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a file system")
+    try:
+        server = Server(disk / "data")
+        server.log = tmp_path / "serve.log"
+        with running(server):
+            base, _, headers = prepared(server)
+            ballast = disk / "ballast"
+            for part in range(120):
+                if part == 20:
+                    with contextlib.suppress(OSError), ballast.open("wb") as sink:
+                        while True:
+                            sink.write(bytes(1 << 16))
+                            sink.flush()
+                if part == 80:
+                    ballast.unlink()
+                reports = fresh(noise, 400)
+                status, content = server.call("POST", f"{base}/reports", body_of(*reports), **headers)
+                statuses.append(status)
+                if status == 200:
+                    assert json.loads(content)["accepted"] == 400
+                    acknowledged |= {report.report_id for report in reports}
+            assert set(statuses) == {200, 503}
+            assert statuses[-1] == 200
+            assert server.stop() == 0
+        ids = stored_ids(disk / "data")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert len(ids) == len(set(ids))
+    assert acknowledged <= set(ids)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_two_collectors_on_one_store(tmp_path, kind):
+    """The second one does not start (SQLite), or stops at its first report (PostgreSQL); the first goes on."""
+    noise, acknowledged = Noise(), set()
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(postgres_server()).get_uri() if kind == "postgres" else None
+        first = stack.enter_context(running(Server(tmp_path / "data", place)))
+        base, _, headers = prepared(first)
+        command = [sys.executable, "-m", "dunnage", "serve", "--data", str(tmp_path / "data"), "--check"]
+        if kind == "sqlite":
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (done.returncode, "another collector uses" in done.stderr) == (2, True)
+        else:
+            other = Server(tmp_path / "other", place)
+            other.log = tmp_path / "other.log"
+            second = stack.enter_context(running(other))
+        for number in range(40):
+            reports = fresh(noise, 3)
+            server = second if kind == "postgres" and number % 4 == 3 and second.process.poll() is None else first
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, content = server.call("POST", f"{base}/reports", body_of(*reports), **headers)
+                if status == 200:
+                    assert json.loads(content)["accepted"] == 3
+                    acknowledged |= {report.report_id for report in reports}
+        if kind == "postgres":
+            assert second.process.wait(60) == 1
+            assert "another collector writes to this store" in second.log.read_text()
+        assert first.stop() == 0
+        ids = stored_ids(place or tmp_path / "data")
+    assert len(ids) == len(set(ids))
+    assert acknowledged <= set(ids)
+    assert len(acknowledged) >= 90
+
+
+_HOOKS = """
+import os
+import schemathesis
+from hypothesis import strategies as st
+
+with open(os.environ["REPORTS"], "rb") as source:
+    content = source.read()
+frames, at = [], 0
+while at < len(content):
+    size = 4 + int.from_bytes(content[at : at + 4], "big")
+    frames.append(content[at : at + size])
+    at += size
+
+
+@st.composite
+def bodies(draw):
+    body = bytearray(b"".join(draw(st.lists(st.sampled_from(frames), max_size=5))))
+    for _ in range(draw(st.integers(0, 3))):  # damaged, cut off, longer
+        if body:
+            body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
+    cut = draw(st.integers(0, len(body)))
+    return bytes(body[:cut] if draw(st.booleans()) else body) + draw(st.binary(max_size=9))
+
+
+@schemathesis.hook
+def before_call(ctx, case, kwargs):
+    if case.path.endswith("/reports") and "reports-with-tokens" in str(case.media_type):
+        return
+    token = os.environ["TRUCK" if "/tokens/" in case.path else "ANN"]
+    case.headers = {**(case.headers or {}), "Authorization": f"Bearer {token}"}
+
+
+lines = st.lists(st.one_of(st.text(max_size=60), st.sampled_from(os.environ["LINES"].split("|"))), max_size=5)
+for kind in ("application/vnd.dunnage.reports", "application/vnd.dunnage.reports-with-tokens"):
+    schemathesis.openapi.media_type(kind, st.one_of(bodies(), st.binary(max_size=300)))
+schemathesis.openapi.media_type("application/x-ndjson", lines.map(lambda own: "\\n".join(own).encode()))
+"""
+
+
+@pytest.mark.long
 def test_random_requests_end_in_no_error(tmp_path):
-    """Schemathesis on the OpenAPI document; it is no dependency, so this is skipped without it."""
+    """Schemathesis on the OpenAPI document, 50,000 requests; it is no dependency, so this is skipped without it."""
     program = shutil.which("schemathesis") or str(Path(sys.executable).parent / "schemathesis")
     if not Path(program).exists():
         pytest.skip("schemathesis is not installed")
-    server = Server(tmp_path / "data", DUNNAGE_SERVE_REQUESTS_PER_MINUTE="1000000")
+    data, tasks = tmp_path / "data", [now_task(), replace(now_task(), version=2)]
+    service = Service(Settings(data=str(data), listen="127.0.0.1:0"))
+    token, truck = service.invite("ann", "operator"), "truck"  # who has all roles, and is a gateway too
+    for task, senders, own in zip(tasks, ("gateway", "unlinkable"), (token, truck), strict=True):
+        service.collector.add_task(task, senders)
+        service.store.book.write("INSERT INTO devices VALUES (?, 'g', ?, 9999, 'north')", task.digest, hashed(own))
+    service.store.book.write("UPDATE people SET roles = 'operator analyst officer monitor'")
+    service.collector.stop()
+    kept = []
+    Vault.create(data / "vault", ["ann", "ben"], kept.extend).seal_rows([("truck", {"owner": "Huber"})])
+    noise = Noise()
+    reports = fresh(noise, 300)
+    (tmp_path / "reports.bin").write_bytes(body_of(*reports))
+    (tmp_path / "hooks.py").write_text(_HOOKS)
+    environment = {**os.environ, "REPORTS": str(tmp_path / "reports.bin"), "SCHEMATHESIS_HOOKS": "hooks"}
+    environment |= {"ANN": token, "TRUCK": truck}
+    environment["LINES"] = "|".join(report.to_json() for report in reports[:20])
+    server = Server(data, DUNNAGE_SERVE_REQUESTS_PER_MINUTE="1000000000")
     with running(server):
-        operator = (server.folder / "operator.token").read_text()
-        base, *_ = prepared(server)
         described = json.loads(server.call("GET", "/v1/openapi.json")[1])
-        del described["paths"]["/v1/tasks/{task}/reports"]  # it has no values for our own media type
-        known = {"task": base.rpartition("/")[2], "day": time.strftime("%Y-%m-%d", time.gmtime())}
+        days = [time.strftime("%Y-%m-%d", time.gmtime(time.time() - 86_400 * ago)) for ago in range(3)]
+        known = {"task": [task.digest for task in tasks], "day": days, "vehicle": ["truck", "none"], "from": days}
+        known |= {"by": ["day", "hour", "tier", "group", "truck"], "to": days, "days": days}
         for operations in described["paths"].values():
             for operation in operations.values():
                 for parameter in operation["parameters"]:
                     if parameter["name"] in known:
-                        parameter["schema"] = {"const": known[parameter["name"]]}
+                        anything = {"type": "string"}
+                        parameter["schema"] = {"anyOf": [{"enum": known[parameter["name"]]}, anything]}
         (tmp_path / "openapi.json").write_text(json.dumps(described))
-        command = [program, "run", str(tmp_path / "openapi.json"), "--url", f"http://127.0.0.1:{server.port}"]
-        command += ["-H", f"Authorization: Bearer {operator}", "-n", "2000", "--checks", "not_a_server_error"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-4000:]
-        status, metrics = server.call("GET", "/v1/metrics", authorization=f"Bearer {operator}")
-        assert status == 200
-        assert b'status="500"' not in metrics
+        total, seed = 0, 0
+        while total < 50_000:
+            seed += 1
+            command = [program, "run", "openapi.json", "--url", f"http://127.0.0.1:{server.port}", "--seed", str(seed)]
+            command += ["-n", "3000", "--checks", "not_a_server_error"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+            assert done.returncode == 0, done.stdout[-4000:]
+            status, metrics = server.call("GET", "/v1/metrics", authorization=f"Bearer {token}")
+            assert status == 200
+            counts = re.findall(r'dunnage_requests_total{route="(\S+)",status="(\d+)"} (\d+)', metrics.decode())
+            total = sum(int(num) for _, _, num in counts)
+            (tmp_path / "counts.txt").write_text(metrics.decode())
+        assert not [line for line in counts if line[1] >= "500"]
         assert server.stop() == 0
+    assert '"event": "error"' not in server.log.read_text()

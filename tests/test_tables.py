@@ -34,7 +34,7 @@ from dunnage.errors import InputError, OutputError, ParameterError, PolicyError,
 from dunnage.planning.plan import states_fleet_plan
 from dunnage.planning.trucks import read_trucks
 from dunnage.showing import shown
-from dunnage.tables import reader
+from dunnage.tables import finest, reader
 from dunnage.tables.columns import write_workbook
 from dunnage.tables.dataset import draft, load
 from dunnage.tables.reader import ReadOptions, TableStream, read_lines, read_table
@@ -500,3 +500,26 @@ def test_tables_of_a_release_and_a_plan_as_workbooks(tmp_path):
     refusal(ParameterError, write_workbook, tmp_path, tmp_path / "x.xlsx")
     for out in ("plan.xlsx", "plan.ods"):
         refusal(OutputError, write_workbook, tmp_path / "plan", tmp_path / out)
+
+
+@given(st.lists(st.sampled_from(["a", "b", '"', '""', ",", "\n", "\r\n", '"a"', ',"b,c"']), max_size=14).map("".join))
+def test_files_with_plain_quotes_need_no_reading_row_by_row(text):
+    """Whatever looks plain at once is accepted row by row; a quote in a quote, or an open one, never looks plain."""
+    content = text.encode()
+    if reader._plain_quotes(content, ","):
+        assert sum(1 for _ in reader.csv_rows(content, ",", strict=True)) >= 0  # would raise
+    else:
+        assert '"' in text
+    assert reader._plain_quotes(b'a,b\n"1,5",2\n', ",")
+    assert not reader._plain_quotes(b'a,b\n"1 ""x""",2\n', ",")
+    assert not reader._plain_quotes(b'a,b\n"1,2\n', ",")
+
+
+@pytest.mark.parametrize("distinct", [50, 10**9])
+def test_values_are_ranked_the_same_by_sorting_and_by_counting(distinct):
+    numbers = np.random.default_rng(3).integers(-distinct, distinct, 10_000) / 8
+    numbers[:3] = [0.0, -0.0, 0.0]
+    values, ranks = finest._ranked(pa.array(numbers))
+    expected, places = np.unique(numbers, return_inverse=True)
+    assert (values.to_numpy() == expected).all()
+    assert (ranks == places).all()

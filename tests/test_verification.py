@@ -111,7 +111,7 @@ def test_flipped_bits_of_every_file_are_seen(folder: Path) -> None:
 
 
 TABLES = ["classes.csv", "classes.parquet", "data.csv", "data.parquet", "members.csv", "members.parquet"]
-FILES = sorted(["README.md", "certificate.html", "certificate.json", "datapackage.json", *TABLES])
+FILES = sorted(["README.md", "certificate.html", "certificate.json", "datapackage.json", "verify.html", *TABLES])
 
 
 def test_damage_to_any_file_is_a_failed_check(original: Path, tmp_path: Path) -> None:

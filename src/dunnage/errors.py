@@ -8,6 +8,7 @@
     │   ├── InputError            a data file or frame: lists all its problems
     │   ├── PolicyError           a policy: lists all its problems
     │   ├── ParameterError        an argument (also a ValueError)
+    │   ├── EngineError           an engine that does not start, or stopped on the way
     │   ├── OutputError           the place to write to: already exists, or cannot be written
     │   ├── ReleaseError          a release folder or key that cannot be used
     │   ├── LedgerError           a ledger that cannot be opened or read
@@ -84,6 +85,9 @@ class _ProblemList(UserError):
         lines = [f"{self.source}: {len(self.problems)} problems", *(f"  - {problem}" for problem in self.problems)]
         super().__init__(text or "\n".join(lines))
 
+    def __reduce__(self) -> Any:  # tasks of engines return it
+        return type(self), (self.source, self.problems)
+
 
 class InputError(_ProblemList):
     """A data file or frame that cannot be used; ``problems`` lists everything that is wrong."""
@@ -99,6 +103,10 @@ class ParameterError(UserError, ValueError):
     def __init__(self, message: str = "", *, problems: Sequence[Problem] = ()) -> None:
         self.problems = tuple(problems)
         super().__init__(message)
+
+
+class EngineError(UserError):
+    """An engine that does not start, or stopped on the way: nothing was found out about the rows."""
 
 
 class OutputError(UserError):

@@ -17,6 +17,7 @@ from dunnage.errors import ParameterError
 
 _MAX_DIGITS = 700  # enough for the sum of any two doubles
 _MAX_SHOWN = 60
+_WITH_ROWS = ("pandas", "polars", "pyarrow", "numpy", "pyspark", "duckdb", "dunnage")
 # Python also reads 1_000, digits of other scripts, and control characters as blanks; nobody else does.
 _WHOLE = re.compile(r"[ \t]*(\d{1,18})[ \t]*", re.ASCII)
 _DECIMAL = re.compile(r"[ \t]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t]*", re.ASCII)
@@ -120,7 +121,10 @@ def bounded_text(value: Fraction, *, up: bool, digits: int = 3) -> str:
 
 
 def shown(value: object) -> str:
-    """Write a public value for an error message, shortened if necessary."""
+    """Write a public value for an error message, shortened if necessary; of a frame or another object only its type."""
+    # Somebody who mixes up arguments may have passed rows: their repr would show the first ones.
+    if type(value).__module__.partition(".")[0] in _WITH_ROWS and not isinstance(value, Real | str):
+        return f"a {type(value).__name__}"
     try:
         text = str(value) if isinstance(value, Decimal) else repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits

@@ -14,7 +14,12 @@ from typing import BinaryIO
 
 from dunnage.errors import OutputError
 
-_MAX_TRIAL_BYTES = 1 << 30
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_MAX_TRIAL_BYTES, _LOCKED_BYTE = 1 << 30, 1 << 40
 
 
 def check_new_folder(folder: str | os.PathLike[str], *, marker: str, force: bool) -> Path:
@@ -129,3 +134,21 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def lock(descriptor: int) -> None:
+    """Lock an open file for as long as it stays open here; an :class:`OSError` says that another process has it."""
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    import msvcrt
+
+    os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)  # nobody may read a locked byte there: take one beyond the content
+    msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+
+
+def unlock(descriptor: int) -> None:
+    """Let others lock a file, even if a process that was started meanwhile still has it open."""
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

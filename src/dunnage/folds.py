@@ -71,6 +71,7 @@ class Piece(NamedTuple):
     path: Path | None = None  # a Parquet file, and one of its row groups
     group: int = 0
     stamp: tuple[int, int] = (0, 0)  # size and time of the file: if it changes meanwhile, the run fails
+    classes: IntArray | None = None  # of its rows, where they were found before
 
 
 @runtime_checkable
@@ -90,7 +91,7 @@ class Rows(Protocol):
 
     def run(
         self,
-        pieces: Sequence[Piece],
+        pieces: Iterable[Piece],
         columns: Sequence[str],
         task: Callable[[Piece, Iterable[tuple[pa.RecordBatch, IntArray]]], Iterable[T]],
     ) -> Iterable[T]:

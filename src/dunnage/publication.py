@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dunnage.errors import DunnageError, OutputError, Refusal, ReleaseError
-from dunnage.folders import check_room, sync_folder
+from dunnage.folders import check_room, lock, sync_folder
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.parquet import Parquet, max_decoded
@@ -121,7 +121,9 @@ def unplanned_rows(data: Dataset, key: Key, left_behind: Sequence[int] = ()) -> 
     reasons = dict(data.left_out)
     if data.schema.trip is None:  # counts are of all rows
         stated = {row: reason for reason, rows in key.left_out.items() for row in rows}
-        missing = np.setdiff1d(data.parts.source_rows, key.table.column("source_row").to_numpy()).tolist()
+        released = np.zeros(int(data.parts.source_rows.max(initial=0)) + 1, dtype=bool)
+        released[key.table.column("source_row").to_numpy()] = True
+        missing = data.parts.source_rows[~released[data.parts.source_rows]].tolist()
         reasons |= {row: (stated.get(row, NOT_RELEASED), "") for row in (stated if data.elsewhere else missing)}
     reasons |= dict.fromkeys(left_behind, (NO_TRUCK, ""))
     rows = sorted(reasons)
@@ -323,10 +325,8 @@ def _temporary_names(target: Path, token: str) -> tuple[Path, Path]:
 
 def _lock(descriptor: int) -> bool:
     """Lock an open file for as long as this process lives; False if another process has locked it."""
-    import fcntl  # here, so that the module can be imported on systems without it
-
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
     except OSError:  # locked, or a file system without locks, where nothing ever counts as abandoned
         return False
     return True

@@ -298,8 +298,10 @@ def _keep_outcome(book: Ledger, data: Dataset, place: Place) -> None:
         elif spend.content["out"]["token"] == place.token or not has_remains(
             place.target, spend.content["out"]["token"]
         ):
-            # An earlier run that left nothing to resume, or whose remains this one has cleared
-            book.record_outcome(spend.id, spend.dataset, STOPPED)
+            # An earlier run that left nothing to resume, or whose remains this one has cleared. A server lets only
+            # officers say what became of the run of somebody else; who made it can still resume it.
+            with contextlib.suppress(Refusal) if spend.who != book.who else contextlib.nullcontext():
+                book.record_outcome(spend.id, spend.dataset, STOPPED)
 
 
 def _resumed(
@@ -331,7 +333,10 @@ def _resumed(
             "with --again."
         )
     _write_lists(data, finished, mechanism, target, force=True)
-    book.record_outcome(spend.id, dataset, RELEASED, certificate=finished.release.certificate.digest)
+    try:
+        book.record_outcome(spend.id, dataset, RELEASED, certificate=finished.release.certificate.digest)
+    except Refusal:
+        warn(f"{target} is complete. {spend.who} or an officer should run --resume too, so that the ledger keeps it.")
     return finished
 
 
@@ -444,9 +449,11 @@ class Proposed:
     dataset: str
     run: DryRun
     facts: dict[str, str | None]  # digests of what people look at before they decide
+    repeats: bool = False  # the same was published before, so that publishing it needs ``again``
 
     def to_dict(self) -> dict[str, object]:
-        return {"proposal": self.id, "dataset": self.dataset, **self.facts, "preview": self.run.to_dict()}
+        told = {"proposal": self.id, "dataset": self.dataset, "repeats": self.repeats}
+        return {**told, **self.facts, "preview": self.run.to_dict()}
 
 
 def propose(
@@ -491,10 +498,11 @@ def propose(
             "note": note,
         }
         entry = book.propose(run.promise, data.purpose, key=sign, facts=facts)
+        repeats = book.repeat(run.promise, data.purpose)
     if preview is not None:
         with new_file(preview, private=True) as stream:
             stream.write(content)
-    return Proposed(entry.id, entry.dataset, run, facts)
+    return Proposed(entry.id, entry.dataset, run, facts, bool(repeats))
 
 
 def audit_digest(folder: str | os.PathLike[str]) -> str:

@@ -48,7 +48,7 @@ MIN_DRAWS, MAX_DRAWS, DRAWN_TRIPS = 3, 12, 30_000
 THINNING = 2
 MAX_TRIPS = 200_000  # with more, only the busiest windows are predicted: all of them would take many seconds
 MAX_WINDOW_TRIPS = 1_000_000  # trips of one window that are generated; with more, errors are smaller than predicted
-REMEDY_ERROR = 0.6  # the largest predicted error of a table that a refusal recommends
+REMEDY_ERROR = 0.5  # the largest predicted error of a table, or of sums, that a refusal recommends
 LONGER = (7, 30)  # how many times as long a period could be
 BOUNDS = (1, 2, 3, 5, 8, 12, 20, 30, 50)  # on the trips of a rider
 EPSILONS = (2, 4, 8)  # by how much epsilon could grow
@@ -98,10 +98,10 @@ class Usefulness:
             f"{released.level} add up to {large_percent(released.error)} of all trips: {compared} an empty table, with "
             "100 %."
         ]
-        if useful := [item for item in coarser if item.verdict == "good"]:
+        if useful := [item for item in coarser if item.error <= REMEDY_ERROR]:
             lines.append(f"Only sums of these counts would be useful: {'; '.join(map(level_words, useful))}.")
         if self.remedies:
-            lines += ["Any one of these lines makes the counts useful:", *self.changes]
+            lines += ["With any one of these lines, the counts are better than noise:", *self.changes]
         else:
             lines.append(
                 f"Zones, longer windows, {LONGER[-1]} times as many trips and epsilon {EPSILONS[-1]} times as large do "

@@ -36,13 +36,14 @@ from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation, NoiseVerdict
 from dunnage.devices.task import Mechanism as DeviceMechanism
 from dunnage.devices.task import Task
-from dunnage.errors import CheckFailed, ParameterError, ReleaseError, UserError, check_kind
+from dunnage.errors import CheckFailed, EngineError, ParameterError, ReleaseError, UserError, check_kind
 from dunnage.exact import decimal_text, exact, plain, shown
 from dunnage.folds import Rows
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
 from dunnage.model.certificate import (
     DIGESTS_SAY,
+    PRINTED_FORMS,
     Certificate,
     CombinedTiers,
     Total,
@@ -74,13 +75,14 @@ from dunnage.release import (
     DATAPACKAGE_FILE,
     PAGE_FILE,
     README_FILE,
+    VERIFY_FILE,
     Release,
     check_files,
     read_certificate,
     read_tables,
 )
-from dunnage.release.kinds import COUNTS, ESTIMATES, ROWS, kind_of, require, same
-from dunnage.release.kinds.estimates import OTHER
+from dunnage.release.kinds import COUNTS, ESTIMATES, NAMES_NOT_CHECKED, ROWS, kind_of, require, same
+from dunnage.release.kinds.estimates import OTHER, QUANTILES, SUM_TOLERANCE
 from dunnage.release.kinds.rows import NOT_CHECKED
 from dunnage.tables.parquet import is_gapless
 from dunnage.text import several
@@ -91,10 +93,7 @@ _RULE += r"records (with [^;]{1,80} outside its domain|without [^;]{1,80}) were 
 _LEFT_OUT = re.compile(rf"{_RULE}(; {_RULE})?")  # as attributes say it
 _ARROW = re.compile(r"parquet-cpp-arrow version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 _PART_BYTES = 1 << 22
-RELEASE_TEXTS = frozenset({DATAPACKAGE_FILE, PAGE_FILE, README_FILE})
-NAMES_NOT_CHECKED = (
-    "that names the owner chose (dataset, period, what is protected, columns, units, labels) say nothing about a record"
-)
+RELEASE_TEXTS = frozenset({DATAPACKAGE_FILE, PAGE_FILE, README_FILE, VERIFY_FILE})
 
 
 class Verification(Model):
@@ -172,6 +171,8 @@ def verify(
         raise ParameterError(f"require must be {', '.join(Basis)}. Got {shown(require)}.")
     paths = [signed_by] if isinstance(signed_by, str | os.PathLike) else signed_by or []
     trusted, no_longer = load_public_keys(paths), [] if revoked is None else load_revoked(revoked)
+    if engine not in (None, "memory", "files"):
+        _check_engine(engine)
     basis = ""
     not_checked = list(NOT_CHECKED)
     checks: list[str] = []
@@ -199,7 +200,7 @@ def verify(
         problems.append(str(failure))
     except OSError as failure:
         problems.append(f"a file cannot be read: {failure.strerror or type(failure).__name__}")
-    except MemoryError:
+    except (MemoryError, EngineError):
         raise
     except Exception as failure:
         # Any other error means that the folder is malformed: never pass, never crash.
@@ -207,16 +208,25 @@ def verify(
     return Verification(folder=str(path), basis=basis, checks=checks, problems=problems, not_checked=tuple(not_checked))
 
 
-def rows_of_release(folder: Path, engine: str | None) -> Rows | None:
-    """Return how an engine reads the rows of a release; None to read them here."""
-    if engine in (None, "memory", "files"):
-        return None
-    from dunnage.engines.sources import rows_of
-    from dunnage.tables.reader import ReadOptions
+def _check_engine(engine: str) -> None:
+    """Refuse an engine that cannot verify, before anything is said about the release."""
+    from dunnage.engines.sources import check_engine
 
+    check_engine(engine)
     if engine != "spark":
         raise ParameterError(f"releases are verified with the engine files or spark. Got {shown(engine)}.")
-    return rows_of(folder / "data.parquet", ReadOptions(), engine)
+    from dunnage.engines.spark import session
+
+    session()
+
+
+def rows_of_release(folder: Path, engine: str | None) -> Rows | None:
+    """Return how an engine reads the rows of a release; None to read them here."""
+    if engine != "spark":
+        return None
+    from dunnage.engines.spark import SparkFiles
+
+    return SparkFiles(folder / "data.parquet")
 
 
 def check_release(release: Release) -> None:
@@ -291,15 +301,14 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
     fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
     _check(fits, "a total is below the loss of this release")
     _check(certificate.time == certificate.spend.at, "its time is not the time of the spend")
-    by_devices = certificate.kind == ESTIMATES
-    forms = {
-        "time": (certificate.time, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)"),
-        "software": (certificate.software.dunnage, r"\d{1,3}(\.\d{1,3}){1,2}((a|b|rc|\.dev|\.post)\d{1,3})?"),
-        "spend": (certificate.spend.id, r"allowances of task [0-9a-f]{64}" if by_devices else r"[0-9a-f]{32}"),
+    spend = certificate.spend
+    printed = {
+        "time": certificate.time,
+        "software": certificate.software.dunnage,
+        "spend by devices" if certificate.kind == ESTIMATES else "spend": spend.id,
+        "entry": f"{spend.number} {spend.head}",
     }
-    entry = certificate.spend  # versions before 0.2 and devices state none
-    forms["entry"] = (f"{entry.number} {entry.head}", r"None None|[1-9]\d{0,15} [0-9a-f]{64}")
-    unusual = [name for name, (text, form) in forms.items() if not re.fullmatch(form, text, re.ASCII)]
+    unusual = [name for name, text in printed.items() if not re.fullmatch(PRINTED_FORMS[name], text, re.ASCII)]
     if "time" not in unusual:
         try:
             datetime.datetime.fromisoformat(certificate.time)
@@ -525,7 +534,6 @@ def _check_texts(release: Release, folder: Path) -> Iterator[str]:
 # what a report, a slot and a day give away, the promise, the columns and the lines. The figures of the reports do not:
 # these can only be checked for their possible range.
 
-_SUM_TOLERANCE = 1e-6
 _WORDS = ("in_clear", "assumptions", "claim", "why", "warnings", "numerics")
 _Line = Mapping[str, Any]
 
@@ -713,7 +721,7 @@ def _check_line(line: _Line | None, expected: Mapping[str, object], low: float, 
 
 
 def _check_sum(values: Sequence[float], what: str) -> None:
-    require(abs(math.fsum(values) - 1) <= _SUM_TOLERANCE, f"data: shares of {what} do not add up to 1")
+    require(abs(math.fsum(values) - 1) <= SUM_TOLERANCE, f"data: shares of {what} do not add up to 1")
 
 
 def _check_numbers(
@@ -734,7 +742,7 @@ def _check_numbers(
             of_bin = {"quantity": "share", **common, "bin_lower": low, "bin_upper": high}
             shares.append(_check_line(next(rest, None), of_bin, 0.0, 1.0))
         _check_sum(shares, f"bins of {item.name}")
-        for level in promises.QUANTILES:
+        for level in QUANTILES:
             expected = {"quantity": f"quantile {level}", **common, "unit": item.unit}
             points.append(_check_line(next(rest, None), expected, float(item.low), float(item.high)))
         require(points == sorted(points), f"data: quantiles of {item.name} are not in order")

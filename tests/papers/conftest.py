@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+VERDICTS = ("agrees", "the paper cannot be right", "differs by a choice or by data of ours", "not comparable")
 
 
 @pytest.fixture(scope="module")
@@ -40,4 +41,9 @@ def miniature(request, tmp_path):
     with (tmp_path / "out" / "quoted.csv").open(newline="") as stream:
         lines = list(csv.DictReader(stream))
     assert all(line["paper"] and line["ours"] and line["verdict"] for line in lines)
-    return tmp_path / "out", lines, (tmp_path / "out" / "report.html").read_text()
+    assert all(line["verdict"].startswith(VERDICTS) for line in lines)  # no difference without its cause
+    report, page = ((tmp_path / "out" / name).read_text() for name in ("report.md", "report.html"))
+    for verdict in VERDICTS:
+        number = sum(line["verdict"].startswith(verdict) for line in lines)
+        assert f"{number} {verdict}" in report.splitlines()[2]  # the split comes first
+    return tmp_path / "out", lines, page

@@ -293,7 +293,6 @@ def test_hierarchies_are_compared_on_the_same_draws(beside, tiny):
 # All of it
 
 
-@pytest.mark.long
 def test_a_tiny_reproduction_writes_every_table_with_the_papers_value_beside_ours(miniature):
     out, lines, page = miniature
     assert len(lines) >= 30

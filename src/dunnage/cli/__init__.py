@@ -9,12 +9,14 @@ run, so that ``--help`` stays quick.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
 import shlex
 import sys
 import traceback
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,13 +26,16 @@ from typer import Argument, Option
 
 import dunnage as dn
 from dunnage.cli import shared
-from dunnage.cli.auditing import advise, audit, prove
-from dunnage.cli.devices import DEFAULT_DEVICES, alarms, device_app, estimate, identity_app, serve
-from dunnage.cli.generate import generate_app
-from dunnage.cli.ledger import approve, budget_app, ledger_app, propose, refuse, sign
-from dunnage.cli.planning import apply, pack, size
-from dunnage.cli.shared import OptInt, OptPath, OptText, print_cleared, print_result, print_text, progress
-from dunnage.cli.studio import studio
+from dunnage.cli.shared import (
+    DEFAULT_DEVICES,
+    OptInt,
+    OptPath,
+    OptText,
+    print_cleared,
+    print_result,
+    print_text,
+    progress,
+)
 from dunnage.errors import BudgetError, DunnageError, InternalError, OutputError, ParameterError
 from dunnage.model.guarantees import Basis
 
@@ -59,19 +64,69 @@ _LOOP = {
     "refuse": "Refuse a release that somebody else proposed.",
     "ledger": "Show, check, move or share a ledger; set who must approve.",
     "sign": "Sign the limits of your organisation.",
+    "export": "Describe a release for catalogues, or for an impact assessment.",
     "demo": "Run all three stories on generated data.",
 }
 
 
+# Commands and the modules that have them, in the order of the documents; no module means this one.
+_PLACES = (
+    ("draft", ""),
+    ("advise", "auditing"),
+    ("publish show verify", ""),
+    ("pack size apply", "planning"),
+    ("audit prove export", "auditing"),
+    ("estimate alarms", "devices"),
+    ("studio", "studio"),
+    ("serve", "devices"),
+    ("demo", ""),
+    ("propose approve refuse sign", "ledger"),
+    ("generate", "generate"),
+    ("device identity", "devices"),
+    ("budget ledger", "ledger"),
+)
+_MODULE_OF = {name: f"dunnage.cli.{module}".rstrip(".") for names, module in _PLACES for name in names.split()}
+
+
+class _Commands(Mapping[str, Any]):
+    """All commands by name. The module of one is loaded, and its options are built, when it is used."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULE_OF)
+
+    def __len__(self) -> int:
+        return len(_MODULE_OF)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            module = vars(importlib.import_module(_MODULE_OF[name]))
+            if (group := module.get(f"{name}_app")) is not None:
+                command: Any = typer.main.get_group(group)
+            else:
+                single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+                single.command(name)(module[name])
+                command = typer.main.get_command(single)
+            command.name, command.short_help = name, _LOOP[name]
+            self._built[name] = command
+        return self._built[name]
+
+
 class _InOrder(typer.core.TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = _Commands()  # type: ignore[assignment]  # nothing adds to them
+
     def list_commands(self, context: Any) -> list[str]:
-        return sorted(super().list_commands(context), key=list(_LOOP).index)
+        return list(_LOOP)
 
 
 app = typer.Typer(
     cls=_InOrder,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Publish transport and logistics data privately, plan on what was published, and see what privacy cost.",
@@ -342,30 +397,6 @@ def verify(
     print_result(result.to_dict(), result.summary(), as_json)
     if not result.ok:
         raise typer.Exit(1)
-
-
-_COMMANDS = (
-    draft,
-    advise,
-    publish,
-    show,
-    verify,
-    pack,
-    size,
-    apply,
-    audit,
-    prove,
-    estimate,
-    alarms,
-    studio,
-    serve,
-    demo,
-)
-for _command in (*_COMMANDS, propose, approve, refuse, sign):
-    app.command(short_help=_LOOP[_command.__name__])(_command)
-_GROUPS = {"generate": generate_app, "device": device_app, "identity": identity_app}
-for _name, _group in {**_GROUPS, "budget": budget_app, "ledger": ledger_app}.items():
-    app.add_typer(_group, name=_name, short_help=_LOOP[_name])
 
 
 def _fail(kind: str, message: str, code: int, **details: str) -> int:

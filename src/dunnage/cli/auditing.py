@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``audit``."""
+"""dunnage audit, advise, prove, export."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer import Argument, Option
 import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.shared import OptFloat, OptInt, OptPath, OptText, print_result, progress
-from dunnage.errors import ParameterError
+from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
     from dunnage.auditing.carriers import Fleet
@@ -243,3 +243,50 @@ def prove(
     print_result(proof.to_dict(), proof.summary(), as_json)
     if not proof.as_expected:
         raise typer.Exit(1)
+
+
+def export(
+    release: shared.ReleaseArgument,
+    to: Annotated[
+        OptText,
+        Option(help="registry (OpenDP deployments) | croissant | dcat (mobilityDCAT-AP) | assessment (impact, HTML)."),
+    ] = None,
+    about: Annotated[Path, Option(help="What only people know; --draft writes one to fill in.")] = Path("about.toml"),
+    out: Annotated[OptPath, Option("-o", "--out", help="File to write.")] = None,
+    draft: Annotated[OptPath, Option("--draft", help="Write an about.toml with blanks to this place instead.")] = None,
+    audited: Annotated[OptPath, Option("--audit", help="Assessment: audit folder of this release.")] = None,
+    house: shared.HouseOption = None,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
+) -> None:
+    """Describe a release for a catalogue, in its own format, or draft a data-protection impact assessment.
+
+    Everything comes from the certificate, and from an audit if you give one; what only people know is in about.toml.
+    Nothing is submitted anywhere.
+
+    Example: dunnage export release --to croissant --about about.toml -o croissant.json
+    """
+    from dunnage.auditing.run import Audit
+    from dunnage.folders import new_file
+    from dunnage.showing.exports import ASSESSMENT, draft_about, exported
+
+    target = draft or out
+    if target is None or (draft is None) == (to is None):
+        raise ParameterError("export needs --draft ABOUT.toml, or --to FORMAT and -o FILE.")
+    if target.exists() and not force:
+        raise OutputError.taken(target)
+    given, findings = shared.received(release), None if audited is None else Audit.read(audited)
+    if draft is not None:
+        text, says = draft_about(given), f"Draft in {draft}. Fill in the blanks, then run export with --to."
+    else:
+        limits = shared.house_of(house, release.absolute().parent) if to == ASSESSMENT else None
+        if findings is not None and to != ASSESSMENT:
+            raise ParameterError("--audit is for --to assessment: others must not see private figures. Leave it out.")
+        text, says = (
+            exported(given, str(to), about, audit=findings, house=limits),
+            f"Written to {out}: {to} of {release}.",
+        )
+    private = findings is not None and not findings.external
+    with new_file(target, private=private) as stream:
+        stream.write(text.encode())
+    print_result({"file": str(target), "to": to, "private": private}, says, as_json)

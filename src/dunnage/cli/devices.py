@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import dunnage as dn
 from dunnage.cli import shared
-from dunnage.cli.shared import OptInt, OptPath, OptText, print_result, print_text, progress
+from dunnage.cli.shared import DEFAULT_DEVICES, OptInt, OptPath, OptText, print_result, print_text, progress
 from dunnage.errors import OutputError, ParameterError
 from dunnage.exact import nearest_float, share
 
@@ -52,7 +52,6 @@ KeysOption = Annotated[Path, Option("--keys", help="Key ring file that dunnage d
 AliasColumn = Annotated[str, Option(help="Column with the alias of the vehicle. It stays readable.")]
 
 MAX_ROWS = 10  # estimates printed for each quantity
-DEFAULT_DEVICES = 5_000
 
 
 @device_app.command("task", short_help="Write the task for devices and show what it promises.")
@@ -105,7 +104,10 @@ def device_perturb(
     vehicle: Annotated[OptText, Option(help="Name of the vehicle, if the file has several.")] = None,
     tier: Annotated[OptText, Option(help="Public tier to enrol the vehicle in.")] = None,
     enrol: Annotated[bool, Option("--enrol", help="Start the allowance of a new vehicle.")] = False,
-    adopt: Annotated[bool, Option("--adopt", help="Switch to another task. What was spent stays spent.")] = False,
+    adopt: Annotated[
+        bool,
+        Option("--adopt", help="Switch to another task, or to a new name of the vehicle. What was spent stays spent."),
+    ] = False,
     now: Annotated[OptText, Option(help="Report what is due at this time (or: now).")] = None,
     first: FirstDay = None,
     last: LastDay = None,
@@ -691,8 +693,8 @@ def serve(
     role: Annotated[
         OptText,
         Option(
-            help="With --invite: operator | analyst | monitor; in the studio: owner | officer | planner | auditor | "
-            "admin."
+            help="With --invite: operator | analyst | officer | monitor; in the studio: owner | officer | planner | "
+            "auditor | admin."
         ),
     ] = None,
     studio: Annotated[bool, Option("--studio", help="Serve the studio too, for people with its roles.")] = False,
@@ -712,8 +714,9 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise ParameterError("dunnage serve needs more packages. Install dunnage[serve].") from None
-    from dunnage.serving.service import OPERATOR, Service, make_app, run, shared_studio
+    from dunnage.serving.service import Service, make_app, run, shared_studio
     from dunnage.serving.settings import read_settings
+    from dunnage.serving.web import OPERATOR
 
     flags = {"data": data, "database": database, "listen": listen, "tls_in_front": tls_in_front or None}
     settings = read_settings({**flags, "sign": None if sign is None else str(sign)}, config)

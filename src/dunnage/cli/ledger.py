@@ -13,6 +13,7 @@ import dunnage as dn
 from dunnage.cli import shared
 from dunnage.cli.shared import OptPath, OptText, print_result, print_text, progress
 from dunnage.errors import ParameterError
+from dunnage.text import several
 
 if TYPE_CHECKING:
     from dunnage.ledger import Ledger
@@ -222,7 +223,11 @@ def ledger_rule(
     with dn.Ledger(ledger) as book:
         book.set_rule(dataset, rule, note=note, sign=key)
     content = None if rule is None else rule.to_dict()
-    says = "no rule" if rule is None else f"{rule.approvals} approvals by {', '.join(people)}"
+    says = (
+        "no rule"
+        if rule is None
+        else f"{several(rule.approvals, 'approval')} before each release, by {', '.join(people)}"
+    )
     print_result({"dataset": dataset, "rule": content}, f"Dataset {dataset}: {says}.", as_json)
 
 
@@ -281,7 +286,9 @@ def propose(
         f"Proposal  {done.id} for dataset {done.dataset}",
         f"Asks for  {done.run.asked}; left then: {done.run.after.left_text()}",
         *(f"Preview   {preview} (private)" for _ in [preview] if preview is not None),
-        f"Next      somebody else runs: dunnage approve LEDGER {done.id} --sign KEY",
+        *("Again     the same was published before: publish it with --again" for _ in [0] if done.repeats),
+        f"Next      somebody else runs: dunnage approve LEDGER {done.id} --sign KEY --policy {policy}"
+        + (f" --preview {preview}" if preview is not None else ""),
     ]
     print_result(done.to_dict(), "\n".join(lines), as_json)
 

@@ -51,6 +51,8 @@ LedgerOption = Annotated[
 SignOption = Annotated[OptPath, Option(help="Ed25519 private key (PEM) to sign with.")]
 SeedOption = Annotated[OptInt, Option(min=0, help="Random seed; the same seed gives the same result.")]
 
+DEFAULT_DEVICES = 5_000  # vehicles for which errors are predicted
+
 # Names of files and columns come from other people: none may send control codes to the terminal.
 _CONTROL_CODES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 

@@ -12,7 +12,6 @@ its ids are forgotten. If another chain is there, a second collector writes to t
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
-from dunnage.collecting.intake import CODES, Intake, Piece
+from dunnage.collecting.intake import CODES, Intake, Piece, Sent
 from dunnage.collecting.kernels import DAMAGED
 from dunnage.collecting.store import Head, Period, Store
 from dunnage.devices.client import check_task
@@ -57,6 +56,7 @@ class Request(NamedTuple):
     sender: str  # its name; empty if it has none
     limit: int  # reports that the sender may send in a day
     handle: Any  # what the caller recognises it by
+    group: str = ""  # public group of the sender, to be kept with its reports
 
 
 class Stored(NamedTuple):
@@ -225,7 +225,8 @@ class Collector:
         for digest in {request.task for request in group}:
             places = [place for place, request in enumerate(group) if request.task == digest]
             own, intake = [group[place] for place in places], self._intakes[digest]
-            taken, pieces = intake.take([one.body for one in own], [(one.sender, one.limit) for one in own], now)
+            senders = [Sent(one.sender, one.limit, one.group) for one in own]
+            taken, pieces = intake.take([one.body for one in own], senders, now)
             # Each is stored or forgotten, also after one that failed.
             failed = [piece for piece in pieces if not self._store(intake, Period(digest, piece.day), piece)]
             if failed:
@@ -246,7 +247,7 @@ class Collector:
                     "INSERT INTO periods (task, day, state) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", *period, OPEN
                 )
                 head = Head.first(period)
-            self._heads[period] = self.store.append(period, head, piece.num, piece.frames, piece.by_sender)
+            self._heads[period] = self.store.append(period, head, piece.parts, piece.by_sender)
         except StoreError:
             self.counts["failed commits"] += 1
             self._doubtful.append(Stored(intake, period, head or Head.first(period), piece))
@@ -258,7 +259,7 @@ class Collector:
         """Find out whether doubtful blocks were stored; those that were not are forgotten, and may come again."""
         while self._doubtful and not self.failed:
             intake, period, head, piece = self._doubtful[0]
-            due = head.next(piece.num, hashlib.sha256(piece.frames).digest())
+            due = head.after(piece.parts[:1])  # all blocks of a piece are stored, or none
             try:
                 chain = self.store.chain_at(period, due.seq)
             except StoreError:
@@ -266,7 +267,7 @@ class Collector:
             if chain is None:
                 intake.undo(piece)
             elif chain == due.chain:
-                self._heads[period] = due
+                self._heads[period] = head.after(piece.parts)
             else:
                 self._fail("another collector writes to this store")
                 return

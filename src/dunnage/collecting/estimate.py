@@ -55,7 +55,7 @@ from numpy.typing import ArrayLike, NDArray
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting import promises
 from dunnage.collecting.frames import Source, tally_reports
-from dunnage.collecting.promises import NO_TIER, ONE_TIER, PRECISION, QUANTILES, STRATIFY, chosen_rule, num_bins
+from dunnage.collecting.promises import NO_TIER, ONE_TIER, PRECISION, STRATIFY, chosen_rule, num_bins
 from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_tally, note_tally
 from dunnage.devices.client import check_task, mechanisms_of
 from dunnage.devices.numbers import LocalNumeric, Reading, SquareWave, odds_of
@@ -81,7 +81,7 @@ from dunnage.model.guarantees import SENT_BY
 from dunnage.noise.source import ceil_divide
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 from dunnage.release.kinds import ESTIMATES
-from dunnage.release.kinds.estimates import OTHER
+from dunnage.release.kinds.estimates import OTHER, QUANTILES
 from dunnage.text import percent
 
 FEW = 8  # With fewer reports their own variance says too little, and the law's largest variance is used

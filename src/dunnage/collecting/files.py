@@ -42,7 +42,7 @@ import pyarrow.compute as pc
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting.frames import ParquetSource, Source, check_reports, tally_reports
 from dunnage.collecting.tally import FORMAT, TALLIES_KIND, Tallies, Tally, check_tally, note_tally
-from dunnage.devices.allowance import Allowance, Slot
+from dunnage.devices.allowance import OTHER_VEHICLE, Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
 from dunnage.devices.report import Report, ReportFile, day_text, write_reports
 from dunnage.devices.task import MAX_BYTES, MINUTES_PER_DAY, SECONDS_PER_DAY, FileColumns, Purpose, Task, day_number
@@ -56,6 +56,7 @@ from dunnage.errors import (
     Problem,
     ReportError,
     TaskError,
+    check_kind,
 )
 from dunnage.exact import Exact, shown
 from dunnage.folds import Rows as Folded
@@ -388,6 +389,8 @@ class Perturbed:
     def summary(self) -> str:
         again = f", {self.num_again} of them the same as before" if self.num_again else ""
         lines = [f"Reports   {len(self.reports)} of {self.num_slots} slots{again}"]
+        if not (self.reports or self.num_lapsed or self.num_silent):
+            lines = ["Reports   none: no slot of the vehicle is due. Its slots are moments chosen at random"]
         if self.num_missing:
             lines.append(
                 f"Missing   {self.num_missing} slots had no row at their moment, and report that it is missing"
@@ -434,7 +437,7 @@ def perturb(
     out
         Report file to write, ``.jsonl`` or ``.bin``.
     vehicle
-        Which vehicle, if the file has rows of several.
+        Which vehicle, if the file has rows of several. An allowance refuses rows of another vehicle than its own.
     tier, enrol, adopt
         As for :meth:`dunnage.devices.allowance.Allowance.open`.
     now
@@ -474,6 +477,8 @@ def perturb(
         If the allowance cannot be used, or no report can be made. The spend is stored, so a second run gives the same
         reports.
     """
+    check_kind(data, str | os.PathLike, "perturb takes the path of a file of rows, a Task, then two paths")
+    check_kind(task, Task, "perturb takes the path of a file of rows, a Task, then two paths")
     check_not_input(out, [data, allowance])
     ReportFile(out)  # refuses a name with another ending; nothing is opened
     target = check_new_file(out, force=force)
@@ -484,7 +489,8 @@ def perturb(
     first, last = (0, -1) if now is not None else read_days(days, task)
     if now is None and not os.path.exists(data):
         raise InputError(os.fspath(data), ["cannot be read: it does not exist. Check the path."])
-    log, done = _read_own_rows(Path(data), Window(task=task, max_age=max_age), names, vehicle, enrol=enrol)
+    window = Window(task=task, max_age=max_age)
+    log, done, name = _read_own_rows(Path(data), window, names, vehicle, enrol=enrol)
     known = [] if received is None else list(ReportFile(received))
     start, keep_from = (now, None) if now is not None else (first * SECONDS_PER_DAY, first)
     with Allowance.open(
@@ -498,7 +504,12 @@ def perturb(
         cap=cap,
         counter=counter,
         keep_from=keep_from,
+        vehicle=vehicle if now is not None else name,
     ) as account:
+        if now is not None and name is not None and not account.recognise(name):
+            log = Log(window, names)  # no cell may silence a device
+            log.close()
+            done.warnings.append(f"all rows count as missing: {allowance} is {OTHER_VEHICLE}")
         account.check_received(known)
         if now is None and target.exists():
             # Reports of days that the allowance has forgotten must not be replaced.
@@ -574,7 +585,8 @@ def read_clock(text: str) -> float:
 
 def _read_own_rows(
     path: Path, window: Window, names: FileColumns, vehicle: str | None, *, enrol: bool
-) -> tuple[Log, Perturbed]:
+) -> tuple[Log, Perturbed, str | None]:
+    """Read the rows of one vehicle; return its name too, if the caller or the file states it."""
     source = RowFile(
         path,
         numbers=names.numbers_of(window.task),
@@ -603,7 +615,8 @@ def _read_own_rows(
         log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
     log.close()
     notes = source.notes() + ([] if num_rows else ["the file has no row of the vehicle"])
-    return log, Perturbed(notes=notes, num_skipped=source.num_skipped, warnings=warnings + source.warnings())
+    done = Perturbed(notes=notes, num_skipped=source.num_skipped, warnings=warnings + source.warnings())
+    return log, done, vehicle or (seen.pop() if len(seen) == 1 else None)
 
 
 def _play_back(account: Allowance, first: int, last: int, done: Perturbed) -> Iterator[Slot]:
@@ -742,6 +755,7 @@ def collect(
     ReportError
         If no report counts.
     """
+    check_kind(task, Task, "collect takes files of reports, then their task: dn.collect(FILES, task)")
     span = None if days is None else read_days(days, task)
     live: Any = _elsewhere(paths, engine)
     if live is not None:

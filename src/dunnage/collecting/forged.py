@@ -83,7 +83,7 @@ def bits_warnings(task: Task, tallies: Tallies) -> list[str]:
             if p_value is not None and p_value < ALARM:
                 warnings.append(
                     f"{name}, tier {tally.tier}: honest devices send another number of set bits (p = {p_value:.2g}), "
-                    "so some reports are forged. Look with --robust, and limit who may send"
+                    "so some reports are forged. Look at the robust map (--robust), and limit who may send"
                 )
     return warnings
 

@@ -14,7 +14,6 @@ and :class:`IdSorting` and :class:`CopySorting` bring those together that may be
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
@@ -60,6 +59,7 @@ from dunnage.devices.subjects import Tier
 from dunnage.devices.task import MAX_DAYS, MINUTES_PER_DAY, Task
 from dunnage.errors import InputError, InternalError, Problem, ReportError
 from dunnage.folds import NUM_BATCH_ROWS, ROW, Rows, gathered, numbered
+from dunnage.noise.priorities import digests
 from dunnage.noise.source import ceil_divide
 from dunnage.tables.reader import FIRST_ROW, ReadOptions, RowStream
 
@@ -524,6 +524,7 @@ def merge_tallies(into: dict[Names, Tally], more: dict[Names, Tally]) -> None:
 
 
 _NUM_BUCKETS = 256
+_CONTENTS = bytes(32)  # the key of digests that compare contents: none
 _SUSPECT = np.dtype([("id", "<u8", 2), ("content", "<u8", 2), ("place", "<i8")])
 
 
@@ -567,26 +568,40 @@ class CopySorting:
         batch = self.fold.decoded(rows)
         near = np.minimum(np.searchsorted(self.repeated, batch.high), self.repeated.size - 1)
         suspects = np.flatnonzero(batch.counted & (self.repeated[near] == batch.high))
-        starts, content = batch.start[suspects], batch.data.tobytes() if suspects.size else b""
-        ends = (starts + batch.size[suspects]).tolist()
-        frames = (content[start:end] for start, end in zip(starts.tolist(), ends, strict=True))
-        digests = b"".join([hashlib.blake2b(frame, digest_size=16).digest() for frame in frames])
+        starts = batch.start[suspects]
         lines = np.empty(suspects.size, dtype=_SUSPECT)
         lines["id"] = np.stack([batch.high[suspects], batch.low[suspects]], axis=1)
-        lines["content"] = np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
+        lines["content"] = digests(_CONTENTS, batch.data, starts + batch.size[suspects], starts)
         lines["place"] = batch.first + suspects
         return _in_buckets(batch.high[suspects], lines)
 
     def gather(self, content: bytes) -> bytes:
         lines = np.frombuffer(content, dtype=_SUSPECT)
-        ids, contents = lines["id"], lines["content"]
-        order = np.lexsort((contents[:, 1], contents[:, 0], ids[:, 1], ids[:, 0]))
-        is_first = np.append(True, np.any(ids[order][1:] != ids[order][:-1], axis=1))
-        other = np.append(False, np.any(contents[order][1:] != contents[order][:-1], axis=1)) & ~is_first
-        starts = np.flatnonzero(is_first)
-        num = np.diff(np.append(starts, order.size))
-        times = np.where(np.add.reduceat(other, starts) > 0, 0, num)
-        return np.stack([lines["place"][order], np.repeat(times, num)]).astype(np.int64).tobytes()
+        words = np.concatenate([lines["id"], lines["content"]], axis=1)
+        order = np.argsort(words[:, 0])
+        lines, words = lines[order], words[order]
+        starts = np.flatnonzero(np.append(True, words[1:, 0] != words[:-1, 0]))
+        num = np.diff(np.append(starts, len(lines)))
+        times = np.repeat(num, num)
+        # Halves of ids that are equal, but of several ids or contents, are rare.
+        differ = np.any(words != words[np.repeat(starts, num)], axis=1)
+        if differ.any():
+            unsure = np.flatnonzero(np.repeat(np.logical_or.reduceat(differ, starts), num))
+            times[unsure] = _times(words[unsure])
+        return np.stack([lines["place"], times]).astype(np.int64).tobytes()
+
+
+def _times(words: Words) -> IntArray:
+    """Return how often each report came, by its id and content, as two words each; 0 if its copies differ."""
+    order = np.lexsort(words.T[::-1])
+    ids, contents = words[order, :2], words[order, 2:]
+    is_first = np.append(True, np.any(ids[1:] != ids[:-1], axis=1))
+    other = np.append(False, np.any(contents[1:] != contents[:-1], axis=1)) & ~is_first
+    starts = np.flatnonzero(is_first)
+    num = np.diff(np.append(starts, order.size))
+    times = np.empty(order.size, dtype=np.int64)
+    times[order] = np.repeat(np.where(np.add.reduceat(other, starts) > 0, 0, num), num)
+    return times
 
 
 @dataclass(frozen=True)

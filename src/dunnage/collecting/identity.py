@@ -37,7 +37,7 @@ from dunnage.collecting.files import check_new_file, check_not_input
 from dunnage.devices.report import packed, unpacked
 from dunnage.errors import InputError, OutputError, Problem, SealError
 from dunnage.exact import shown
-from dunnage.folders import new_file
+from dunnage.folders import lock, new_file
 
 FORMAT = 1  # of rings, tags, and records without a version
 VERSIONED = 2  # of records with a version
@@ -195,30 +195,26 @@ class KeyRing:
 
 @contextmanager
 def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iterator[None]:
-    if os.name != "posix":
-        yield
-        return
-    import fcntl
-
     name, until = f"{os.path.realpath(path)}.lock", time.monotonic() + patience
     while True:
         try:
-            lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            own = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise OutputError(f"{name} cannot be written: {error.strerror}. Choose another place.") from None
         with suppress(OSError):  # another process has it, or has just removed it
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock), os.stat(name)):
+            lock(own)
+            if os.path.samestat(os.fstat(own), os.stat(name)):
                 break
-        os.close(lock)
+        os.close(own)
         if time.monotonic() > until:
             raise SealError("another command uses the key ring. Try again when it has ended.")
         time.sleep(0.02)
     try:
         yield
     finally:
-        os.unlink(name)
-        os.close(lock)
+        with suppress(PermissionError):  # Windows removes no open file; the next command locks the one that is left
+            os.unlink(name)
+        os.close(own)
 
 
 @dataclass(frozen=True, kw_only=True)

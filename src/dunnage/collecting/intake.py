@@ -33,6 +33,7 @@ from dunnage.collecting.kernels import (
     gather_frames,
     gather_rows,
 )
+from dunnage.collecting.store import Part
 from dunnage.devices.task import MINUTES_PER_DAY, SECONDS_PER_DAY, Task
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
@@ -81,12 +82,19 @@ class IdSet:
         admit_ids(high, low, *admitted, self._key, self._table, self._state)
 
 
+class Sent(NamedTuple):
+    """Who sent a request."""
+
+    name: str  # empty if it has none
+    limit: int  # reports in a day
+    group: str  # public; empty if none is to be kept
+
+
 class Piece(NamedTuple):
     """What is to be stored in one period."""
 
     day: int
-    frames: bytes
-    num: int
+    parts: list[Part]
     high: Words
     low: Words
     cells: IntArray  # number of tier and slot of each report
@@ -113,6 +121,16 @@ class Group:
         return answers
 
 
+def _parts(batch: Batch, request: IntArray, order: IntArray, groups: Sequence[str]) -> Iterator[Part]:
+    """Yield the reports in an order, those of each group apart."""
+    names = sorted(set(groups))
+    number = np.array([names.index(name) for name in groups])[request[order]] if len(names) > 1 else None
+    for at, name in enumerate(names):
+        own = order if number is None else order[number == at]
+        if own.size:
+            yield Part(name, own.size, gather_frames(batch.data, batch.start, batch.size, own).tobytes())
+
+
 class Intake:
     """The open periods of one task, and who has sent how much in them."""
 
@@ -134,10 +152,8 @@ class Intake:
         gather_frames(batch.data, batch.start, batch.size, np.zeros(0, dtype=np.int64))
         gather_rows(batch.data, np.zeros(0, dtype=np.int64), 1)
 
-    def take(
-        self, bodies: Sequence[bytes], senders: Sequence[tuple[str, int]], now: float
-    ) -> tuple[Group, list[Piece]]:
-        """Check all reports and admit their ids; return what is to be stored. Senders have a name and a limit."""
+    def take(self, bodies: Sequence[bytes], senders: Sequence[Sent], now: float) -> tuple[Group, list[Piece]]:
+        """Check all reports and admit their ids; return what is to be stored."""
         batch, request, broken = self._reading.requests(bodies)
         pieces = []
         for day in np.unique(batch.day[batch.counted]).tolist():
@@ -151,11 +167,11 @@ class Intake:
                 chosen = np.flatnonzero(batch.counted & own)
                 # The order in which reports came must not show which of them one sender sent.
                 order = chosen[noise_arrays.permutation(self._noise, chosen.size)]
-                frames = gather_frames(batch.data, batch.start, batch.size, order).tobytes()
                 if chosen.size:
                     high, low = batch.high[chosen], batch.low[chosen]
                     cells = self._add(day, batch, chosen)
-                    pieces.append(Piece(day, frames, chosen.size, high, low, cells, by_sender))
+                    parts = list(_parts(batch, request, order, [sent.group for sent in senders]))
+                    pieces.append(Piece(day, parts, high, low, cells, by_sender))
         return Group(batch, request, broken), pieces
 
     def _add(self, day: int, batch: Batch, chosen: IntArray) -> IntArray:
@@ -199,7 +215,7 @@ class Intake:
         request: IntArray,
         own: BoolArray,
         day: int,
-        senders: Sequence[tuple[str, int]],
+        senders: Sequence[Sent],
         ids: IdSet,
     ) -> dict[str, int]:
         """Count new reports by sender; those beyond the limit of a day are refused, and may come again."""
@@ -207,7 +223,7 @@ class Intake:
         new = np.flatnonzero(own & batch.counted)
         nums = np.bincount(request[new], minlength=len(senders)).tolist()
         for which, num in enumerate(nums):
-            name, limit = senders[which]
+            name, limit, _ = senders[which]
             if not num or not name:
                 continue
             room = limit - sent.get(name, 0)

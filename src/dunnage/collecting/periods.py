@@ -14,8 +14,10 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Annotated, Literal
 
@@ -23,13 +25,15 @@ import numpy as np
 from pydantic import Field
 
 from dunnage._version import __version__
+from dunnage.arrays import IntArray
 from dunnage.collecting.alarms import Rule, look_at
 from dunnage.collecting.collector import CLOSED, ERASED, ESTIMATED, OPEN, TALLYING, Collector
 from dunnage.collecting.estimate import estimate
-from dunnage.collecting.forged import bits_warnings
+from dunnage.collecting.forged import RobustMap, bits_warnings, robust_maps
 from dunnage.collecting.frames import Reading, Source, tally_reports
 from dunnage.collecting.store import Head, Period, Store
 from dunnage.collecting.tally import Tallies, Tally
+from dunnage.collecting.views import GROUP, View, view
 from dunnage.devices.report import day_text
 from dunnage.devices.task import SECONDS_PER_DAY, Task
 from dunnage.errors import CheckFailed, ParameterError, Refusal
@@ -38,6 +42,9 @@ from dunnage.model.documents import Model, Software, canonical, check
 from dunnage.release import Release
 
 _SIGNED = b"dunnage closing statement\n"
+MIN_VEHICLES = 20  # enrolled vehicles from which on reports are kept with the public group of their sender
+MIN_SENDING = 10  # vehicles that must have sent the reports of a group that is shown
+OTHERS = "(other senders)"
 
 
 class IdChecksum(Model):
@@ -80,10 +87,10 @@ class ClosingStatement(Model):
 
 
 class _Stored(io.RawIOBase):
-    """The blocks of a period as one file of reports."""
+    """The blocks of some periods as one file of reports."""
 
-    def __init__(self, store: Store, period: Period) -> None:
-        self._blocks = store.blocks(period)
+    def __init__(self, store: Store, periods: Sequence[Period], group: str | None) -> None:
+        self._blocks = chain.from_iterable(store.blocks(period, group) for period in periods)
         self._rest = b""
 
     def readable(self) -> bool:
@@ -101,10 +108,11 @@ class _Stored(io.RawIOBase):
 
 
 def source_of(store: Store, period: Period) -> Source:
-    def opened() -> IO[bytes]:
-        return io.BufferedReader(_Stored(store, period), 1 << 20)
+    return Source(day_text(period.day), lambda: _opened(store, [period]))
 
-    return Source(day_text(period.day), opened)
+
+def _opened(store: Store, periods: Sequence[Period], group: str | None = None) -> IO[bytes]:
+    return io.BufferedReader(_Stored(store, periods, group), 1 << 20)
 
 
 def close_period(
@@ -128,12 +136,16 @@ def _freeze(collector: Collector, period: Period, task: Task, sign: str | os.Pat
     source, days = source_of(store, period), (period.day, period.day)
     tallies = tally_reports(task, [source], days=days)
     total, num = 0, 0
-    halves = []
-    for batch in Reading(task, days, None).batches(source):
-        halves.append(np.stack([batch.high[batch.counted], batch.low[batch.counted]], axis=1))
-    ids = np.unique(np.concatenate(halves), axis=0).astype(">u8").tobytes() if halves else b""
-    for num, at in enumerate(range(0, len(ids), 16), 1):  # noqa: B007
-        total ^= int.from_bytes(hashlib.sha256(ids[at : at + 16]).digest(), "big")
+    parts: Iterable[IntArray] = (
+        np.stack([batch.high[batch.counted], batch.low[batch.counted]], axis=1)
+        for batch in Reading(task, days, None).batches(source)
+    )
+    if tallies.left_out["duplicate"] or tallies.left_out["conflicting"]:  # nobody but this collector wrote: never
+        parts = [np.unique(np.concatenate(list(parts)), axis=0)]
+    for part in parts:
+        num, ids = num + len(part), part.astype(">u8").tobytes()
+        for at in range(0, len(ids), 16):
+            total ^= int.from_bytes(hashlib.sha256(ids[at : at + 16]).digest(), "big")
     head = Head.first(period)
     for _, head in store.blocks(period):  # noqa: B007
         continue
@@ -260,11 +272,44 @@ class AlarmRules(Model):
 
 def stored_sources(collector: Collector, digest: str, first: int, last: int) -> list[Source]:
     """Return the reports of the closed periods from a first to a last day that are not erased."""
+    return [source_of(collector.store, period) for period in _stored_periods(collector, digest, first, last)]
+
+
+def _stored_periods(collector: Collector, digest: str, first: int, last: int) -> list[Period]:
     states = collector.states(digest)
     days = [day for day in states if first <= day <= last and states[day] in (CLOSED, ESTIMATED)]
     if not days:
         raise Refusal("no day among these is closed and still has its reports.")
-    return [source_of(collector.store, Period(digest, day)) for day in days]
+    return [Period(digest, day) for day in days]
+
+
+def view_of_groups(collector: Collector, digest: str, first: int, last: int) -> tuple[View, list[str]]:
+    """Estimate each public group of senders; also name those left out because too few vehicles may be behind them."""
+    task, store = collector.tasks[digest], collector.store
+    periods, nums = _stored_periods(collector, digest, first, last), Counter[str]()
+    for period in periods:
+        nums.update(store.groups(period))
+    # No vehicle sends more reports a day than this, so that many reports come from as many vehicles at least.
+    least = MIN_SENDING * task.schedule.slots_per_day * len(task.purposes) * len(periods)
+    few = sorted(group or OTHERS for group, num in nums.items() if num < least)
+    of_groups = [
+        Source(group or OTHERS, partial(_opened, store, periods, group))
+        for group in sorted(nums)
+        if nums[group] >= least
+    ]
+    if not of_groups:
+        raise Refusal(f"a group is shown from {least:,} reports in these days on. No group has as many.")
+    return view(task, of_groups, GROUP), few
+
+
+def robust_of_days(
+    collector: Collector, digest: str, first: int, last: int, confidence: float = 0.95
+) -> dict[str, RobustMap]:
+    """Test and weigh the reports of closed days by their numbers of set bits; nothing if reports are erased already."""
+    if any(state == ERASED for day, state in collector.states(digest).items() if first <= day <= last):
+        return {}
+    sources = stored_sources(collector, digest, first, last)
+    return robust_maps(collector.tasks[digest], sources, confidence=confidence)
 
 
 def set_alarms(collector: Collector, digest: str, given: AlarmRules) -> None:
@@ -300,6 +345,6 @@ def look_at_period(collector: Collector, period: Period) -> list[str]:
         return []
     source = source_of(collector.store, period)
     made = look_at(collector.tasks[period.task], [source], given.rules, sure=given.sure, num_looks=given.looks)
-    looks = [{**vars(look), "sentence": look.sentence()} for look in made.looks]
+    looks = [{**vars(look), "from_value": look.from_value, "sentence": look.sentence()} for look in made.looks]
     book.write("INSERT INTO looks VALUES (?, ?, ?) ON CONFLICT DO NOTHING", *period, json.dumps(looks))
     return [look.sentence() for look in made.looks if look.alarm]

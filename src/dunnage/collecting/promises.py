@@ -46,7 +46,6 @@ ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
 AUTO, PRECISION, STRATIFY, ONE_TIER, NO_TIER = "auto", "precision", "stratify", "one tier", "none"
 COMBINATIONS = (AUTO, PRECISION, STRATIFY)  # how tiers may be combined; see combine_tiers
 SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q, tiers count as different
-QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16
 LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting", "other_time")
 EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMN_TYPES.items()}

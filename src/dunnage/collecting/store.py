@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Store: what a collector keeps, in SQLite files or in PostgreSQL, behind one interface.
 
-Reports are kept in *blocks*, one for each group of requests that was committed together. Blocks are only ever appended,
-and each carries the SHA-256 of its reports, joined to that of the block before it: the *chain*. A block has no address,
-no time and no sender. How many reports a sender sent in a period is counted in a table of its own, until the period
-closes.
+Reports are kept in *blocks*, one for all requests that were committed together, or one for each public group of their
+senders. Blocks are only ever appended, and each carries the SHA-256 of its reports, joined to that of the block before
+it: the *chain*. A block has no address, no time and no sender. How many reports a sender sent in a period is counted in
+a table of its own, until the period closes.
 
 SQLite keeps tasks, periods, devices and people in ``collector.sqlite``, and the blocks of each task and period in a
 file of their own. A commit is on disk when it returns (write-ahead log, ``synchronous=FULL``). PostgreSQL keeps
@@ -16,20 +16,19 @@ first block, finds a chain there that is not its own, and stops.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dunnage.devices.report import day_text
 from dunnage.errors import StoreError
-from dunnage.folders import sync_folder
+from dunnage.folders import lock, sync_folder
 
 BOOK_FILE, LOCK_FILE, PERIODS_FOLDER = "collector.sqlite", "collector.lock", "periods"
 POSTGRES = ("postgresql://", "postgres://")
@@ -45,9 +44,9 @@ CREATE TABLE IF NOT EXISTS tasks (digest TEXT PRIMARY KEY, task TEXT NOT NULL, s
 CREATE TABLE IF NOT EXISTS periods (task TEXT NOT NULL, day INTEGER NOT NULL, state TEXT NOT NULL, statement TEXT,
     tallies TEXT, closed_at INTEGER, PRIMARY KEY (task, day));
 CREATE TABLE IF NOT EXISTS codes (hash BYTES PRIMARY KEY, task TEXT NOT NULL, name TEXT NOT NULL,
-    vehicles INTEGER NOT NULL, expires INTEGER NOT NULL);
+    vehicles INTEGER NOT NULL, expires INTEGER NOT NULL, public_group TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS devices (task TEXT NOT NULL, name TEXT NOT NULL, hash BYTES, vehicles INTEGER NOT NULL,
-    PRIMARY KEY (task, name));
+    public_group TEXT NOT NULL, PRIMARY KEY (task, name));
 CREATE TABLE IF NOT EXISTS alarms (task TEXT PRIMARY KEY, rules TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS looks (task TEXT NOT NULL, day INTEGER NOT NULL, result TEXT NOT NULL,
     PRIMARY KEY (task, day));
@@ -55,7 +54,7 @@ CREATE TABLE IF NOT EXISTS people (hash BYTES PRIMARY KEY, name TEXT NOT NULL, r
 """
 _PERIOD = """
 CREATE TABLE IF NOT EXISTS blocks (task TEXT NOT NULL, day INTEGER NOT NULL, seq INTEGER NOT NULL, num INTEGER NOT NULL,
-    digest BYTES NOT NULL, chain BYTES NOT NULL, left_digest BYTES, frames BYTES NOT NULL,
+    public_group TEXT NOT NULL, digest BYTES NOT NULL, chain BYTES NOT NULL, left_digest BYTES, frames BYTES NOT NULL,
     PRIMARY KEY (task, day, seq));
 CREATE TABLE IF NOT EXISTS erased (task TEXT NOT NULL, day INTEGER NOT NULL, id BYTES NOT NULL,
     PRIMARY KEY (task, day, id));
@@ -69,6 +68,14 @@ class Period(NamedTuple):
     day: int  # counted from 1 January 1970
 
 
+class Part(NamedTuple):
+    """Reports that are to be one block."""
+
+    group: str  # public; empty if none is known
+    num: int
+    frames: bytes
+
+
 class Head(NamedTuple):
     """The last block of a period; the first one follows number 0."""
 
@@ -79,9 +86,15 @@ class Head(NamedTuple):
     def first(cls, period: Period) -> Head:
         return cls(0, hashlib.sha256(_CHAIN + f"{period.task} {period.day}".encode()).digest())
 
-    def next(self, num: int, digest: bytes) -> Head:
+    def next(self, num: int, digest: bytes, group: str = "") -> Head:
         line = f" {self.seq + 1} {num} ".encode()
-        return Head(self.seq + 1, hashlib.sha256(self.chain + line + digest).digest())
+        return Head(self.seq + 1, hashlib.sha256(self.chain + line + digest + group.encode()).digest())
+
+    def after(self, parts: Iterable[Part]) -> Head:
+        head = self
+        for group, num, frames in parts:
+            head = head.next(num, hashlib.sha256(frames).digest(), group)
+        return head
 
 
 class Block(NamedTuple):
@@ -157,7 +170,7 @@ class SqliteFile(Database):
 
     def _open(self) -> Any:
         is_new = not self.path.exists()
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
         try:
             if is_new:
@@ -239,22 +252,24 @@ class Store(ABC):
     def close(self) -> None:
         self.book.close()
 
-    def append(self, period: Period, head: Head, num: int, frames: bytes, by_sender: Mapping[str, int]) -> Head:
-        """Append a block; when this returns, it is on disk."""
-        digest = hashlib.sha256(frames).digest()
-        new = head.next(num, digest)
+    def append(self, period: Period, head: Head, parts: Sequence[Part], by_sender: Mapping[str, int]) -> Head:
+        """Append blocks, all or none; when this returns, they are on disk."""
         with self.of(period).turn() as database:
-            database.execute(
-                "INSERT INTO blocks (task, day, seq, num, digest, chain, frames) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*period, new.seq, num, digest, new.chain, frames),
-            )
+            for group, num, frames in parts:
+                digest = hashlib.sha256(frames).digest()
+                head = head.next(num, digest, group)
+                database.execute(
+                    "INSERT INTO blocks (task, day, seq, num, public_group, digest, chain, frames) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*period, head.seq, num, group, digest, head.chain, frames),
+                )
             for sender, count in by_sender.items():
                 database.execute(
                     "INSERT INTO sent (task, day, sender, num) VALUES (?, ?, ?, ?) "
                     "ON CONFLICT (task, day, sender) DO UPDATE SET num = sent.num + excluded.num",
                     (*period, sender, count),
                 )
-        return new
+        return head
 
     def chain_at(self, period: Period, seq: int) -> bytes | None:
         rows = self.of(period).rows("SELECT chain FROM blocks WHERE task = ? AND day = ? AND seq = ?", *period, seq)
@@ -264,27 +279,31 @@ class Store(ABC):
         rows = self.of(period).rows("SELECT frames FROM blocks WHERE task = ? AND day = ? AND seq = ?", *period, seq)
         return bytes(rows[0][0]) if rows else b""
 
-    def blocks(self, period: Period) -> Iterator[tuple[Block, Head]]:
-        """Yield the blocks of a period, each checked against its digest and the chain."""
+    def groups(self, period: Period) -> dict[str, int]:
+        """Return how many reports of each public group came in a period; empty: of senders without one."""
+        sql = "SELECT public_group, sum(num) FROM blocks WHERE task = ? AND day = ? GROUP BY public_group"
+        return {group: int(num) for group, num in self.of(period).rows(sql, *period)}
+
+    def blocks(self, period: Period, group: str | None = None) -> Iterator[tuple[Block, Head]]:
+        """Yield the blocks of a period, checked against their digests and the chain; of one group, digests alone."""
         head, database = Head.first(period), self.of(period)
-        sizes = "SELECT seq, length(frames) FROM blocks WHERE task = ? AND day = ? AND seq > ? ORDER BY seq LIMIT ?"
-        some = (
-            "SELECT seq, num, digest, chain, left_digest, frames FROM blocks "
-            "WHERE task = ? AND day = ? AND seq > ? AND seq <= ? ORDER BY seq"
-        )
+        own, names = ("", period) if group is None else (" AND public_group = ?", (*period, group))
+        where = f"FROM blocks WHERE task = ? AND day = ?{own} AND seq > ?"
+        sizes = f"SELECT seq, length(frames) {where} ORDER BY seq LIMIT ?"
+        some = f"SELECT seq, num, public_group, digest, chain, left_digest, frames {where} AND seq <= ? ORDER BY seq"
         while True:
             last, total = head.seq, 0
-            for seq, size in database.rows(sizes, *period, head.seq, _PART):
+            for seq, size in database.rows(sizes, *names, head.seq, _PART):
                 total += size
                 if total > _PART_BYTES and last > head.seq:
                     break
                 last = seq
             if last == head.seq:
                 return
-            for seq, num, digest, chain, left, frames in database.rows(some, *period, head.seq, last):
+            for seq, num, of, digest, chain, left, frames in database.rows(some, *names, head.seq, last):
                 content = bytes(frames)
                 fits = hashlib.sha256(content).digest() == bytes(digest if left is None else left)
-                head = head.next(num, bytes(digest))
+                head = head.next(num, bytes(digest), of) if group is None else Head(seq, bytes(chain))
                 if not fits or (head.seq, head.chain) != (seq, bytes(chain)):
                     raise StoreError(
                         f"block {seq} of {day_text(period.day)} was changed outside the collector, or one is missing. "
@@ -325,11 +344,11 @@ class SqliteStore(Store):
             self._folder = folder / PERIODS_FOLDER
             self._folder.mkdir(mode=0o700, exist_ok=True)
             sync_folder(folder)
-            self._lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StoreError(f"{folder} cannot be used: {error.strerror}. Name another folder with --data.") from None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._lock)
         except OSError:
             os.close(self._lock)
             raise StoreError(f"another collector uses {folder}. Stop it first, or name another folder.") from None

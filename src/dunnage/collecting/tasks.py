@@ -32,7 +32,7 @@ from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation
 from dunnage.devices.subjects import MAX_TEXT, Grid, Quantity, Tier
 from dunnage.devices.task import MECHANISMS, FileColumns, Limits, Purpose, Schedule, Task
-from dunnage.errors import PolicyError, Problem, UserError
+from dunnage.errors import PolicyError, Problem, UserError, check_kind
 from dunnage.model.documents import Flaws, suggestion
 from dunnage.model.policy import (
     AnyRole,
@@ -198,6 +198,7 @@ def task_of(policy: CarrierPolicy) -> Task:
         With all problems: parameters that a mechanism does not take, or a day with reports that reveal more than the
         allowance.
     """
+    check_kind(policy, CarrierPolicy, "task_of takes the policy of devices: dn.read_carriers(FILE)")
     source, problems = str(policy.path or "policy"), []
     try:
         task = Task(**{item.name: getattr(policy, item.name) for item in fields(Task)})

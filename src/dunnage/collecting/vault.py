@@ -42,6 +42,7 @@ FORMAT, ALGORITHM = 1, "AES-256-GCM"
 KEYS_FILE, RECORDS_FILE, LOG_FILE = "keys.json", "records.jsonl", "log.jsonl"
 MAX_CUSTODIANS = 100
 _VAULT_KIND, _SHARE_KIND, _WRAPPED = "dunnage vault", "dunnage vault share", b"dunnage vault key 1"
+_SHARE_FIELDS = {"format", "kind", "custodian", "platform", "share"}
 _FIELDS = {"format", "kind", "platform", "public", "custodians", "keys"}
 _DAMAGED = "is damaged, or of a later version. Use a copy."
 
@@ -93,10 +94,18 @@ class Share(NamedTuple):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Share:
-        data = _read_json(Path(path), {"format", "kind", "custodian", "platform", "share"}, _SHARE_KIND)
+        data = _read_json(Path(path), _SHARE_FIELDS, _SHARE_KIND)
         if os.name == "posix" and os.stat(path).st_mode & 0o077:
             raise SealError(f"other users can read the share {path}. Make it private: chmod 600.")
-        return cls(str(data["custodian"]), str(data["platform"]), _bytes(data["share"], Path(path)))
+        return cls.of(data, str(path))
+
+    @classmethod
+    def of(cls, data: Any, place: str = "the share") -> Share:
+        """Make a share from the content of its file."""
+        share = cls(str(data.get("custodian")), str(data.get("platform")), _bytes(data.get("share"), place))
+        if not _has_form(data, _SHARE_FIELDS, _SHARE_KIND) or len(share.secret) != 33 or not share.secret[0]:
+            raise InputError(place, [_DAMAGED])
+        return share
 
 
 Keep = Callable[[list[Share]], None]  # hands shares to their custodians
@@ -132,7 +141,9 @@ class Vault:
 
     def seal(self, records: str | os.PathLike[str], *, alias: str = "vehicle") -> int:
         """Seal the rows of a CSV file, each under a new key; a row of a vehicle replaces its record."""
-        rows = read_records(Path(records), alias)
+        return self.seal_rows(read_records(Path(records), alias))
+
+    def seal_rows(self, rows: Sequence[tuple[str, dict[str, str]]]) -> int:
         with self._changing():
             keys, lines = self._keys(), self._lines()
             for name, record in rows:
@@ -165,7 +176,7 @@ class Vault:
             opened[name] = dict(json.loads(plain))
         return opened
 
-    def erase(self, vehicle: str, *, reason: str) -> None:
+    def erase(self, vehicle: str, *, reason: str, by: Sequence[str] = ()) -> None:
         """Delete the key of a vehicle: nobody can open its record any more, wherever copies of it lie."""
         if not reason.strip():
             raise ParameterError("erasing a record needs a reason. It is written to the log.")
@@ -174,7 +185,7 @@ class Vault:
             if vehicle not in keys:
                 raise InputError(str(self.folder), [Problem("the vehicle has no record, or was erased")])
             del keys[vehicle]
-            self._note("erased", vehicles=[vehicle], reason=reason)
+            self._note("erased", **({"by": list(by)} if by else {}), vehicles=[vehicle], reason=reason)
             self._replace(KEYS_FILE, self._stated(keys))
             self._prune()
 
@@ -247,12 +258,16 @@ class Vault:
 
         if len(shares) != 2 or shares[0].custodian == shares[1].custodian:
             raise SealError("the shares of two different custodians are needed.")
-        if any(share.platform != self.platform for share in shares):
-            raise SealError("a share belongs to another vault, or to an earlier platform key. Use the latest shares.")
+        for share in shares:
+            self.check_share(share)
         private = X25519PrivateKey.from_private_bytes(join(shares[0].secret, shares[1].secret))
         if private.public_key().public_bytes_raw() != self.public:
             raise SealError("the shares do not give the platform key. One of them is damaged.")
         return private
+
+    def check_share(self, share: Share) -> None:
+        if share.platform != self.platform or share.custodian not in self.custodians:
+            raise SealError("a share belongs to another vault, or to an earlier platform key. Use the latest shares.")
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -332,14 +347,18 @@ def _content(path: Path) -> bytes:
 def _read_json(path: Path, names: set[str], kind: str) -> Any:
     try:
         data = json.loads(_content(path))
-        if set(data) != names or data["format"] != FORMAT or data["kind"] != kind:
+        if not _has_form(data, names, kind):
             raise ValueError
     except (ValueError, TypeError, RecursionError):
         raise InputError(str(path), [_DAMAGED]) from None
     return data
 
 
-def _bytes(text: object, path: Path) -> bytes:
+def _has_form(data: Any, names: set[str], kind: str) -> bool:
+    return set(data) == names and data["format"] == FORMAT and data["kind"] == kind
+
+
+def _bytes(text: object, path: Path | str) -> bytes:
     try:
         return unpacked(text)
     except ValueError:

@@ -39,6 +39,7 @@ from dunnage.exact import shown
 from dunnage.release.kinds.estimates import COLUMN_TYPES
 
 BY = ("day", "hour", "tier", "file")
+GROUP = "group"  # a collector's name for files, one for each public group of senders
 MIN_GROUPS = 6
 ALIKE = "groups are alike: pooled values lean on the other groups, and intervals hold on average over groups"
 POOLED = ("pooled", "pooled_lower", "pooled_upper")
@@ -128,7 +129,7 @@ def _grouped(
     elif by == "hour":
         for hour, tallies in tallied(lambda batch, own: batch.slot[own] * minutes // 60).items():
             yield f"{hour:02d}:00", list(tallies.by_tier.values())
-    elif by == "file":
+    elif by in ("file", GROUP):
         names = [source.name for source in sources]
         for at, tallies in tallied(lambda batch, _: names.index(batch.source)).items():
             yield sources[at].name, list(tallies.by_tier.values())

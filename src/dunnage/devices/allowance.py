@@ -15,6 +15,8 @@ have not closed. Its rules:
   and in a second one elsewhere if the owner names it (``counter``). Nothing is sampled or handed out before both are on
   disk, so a file that is behind its counters is an older copy, or one under another name. A copy of the file together
   with all its counters looks like the original; :meth:`Allowance.check_received` asks what the collector has.
+- *One file, one vehicle.* The file keeps a digest of the vehicle's name, once it is known: rows of another vehicle are
+  refused. A vehicle with a new name is confirmed like a new task (``adopt``).
 - *One file, one process.* Links are resolved, a second name of the file is refused, and the file itself is locked: if
   it was replaced, or its lock removed, nothing more is spent through the old one.
 - *The owner's cap comes first.* A day gives away at most epsilon 10 unless the vehicle's owner sets another cap. No
@@ -38,7 +40,6 @@ crashes, not against its owner. This module runs on Linux and macOS.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
@@ -54,7 +55,8 @@ from dunnage.devices.report import Report, packed, unpacked
 from dunnage.devices.task import FIRST_DAY, LAST_DAY, SECONDS_PER_DAY, Task
 from dunnage.errors import AllowanceError, ParameterError, TaskError
 from dunnage.exact import Exact, decimal_text, exact
-from dunnage.folders import sync_folder
+from dunnage.folders import lock as lock_file
+from dunnage.folders import sync_folder, unlock
 from dunnage.noise.source import Noise
 
 FORMAT = 2  # format 1 had no counter, cap or list of days
@@ -72,6 +74,11 @@ _COUNTER, _CLOSED = ".enrolled", ".closed"
 LOST = (
     "What is lost counts as spent. Do not put an older copy in its place, which would spend again. Retire the "
     "vehicle's place in the fleet."
+)
+
+OTHER_VEHICLE = (
+    "the allowance of another vehicle. Each vehicle has its own: name that file, or start one with --enrol. If it is "
+    "the same vehicle under a new name, confirm it once with --adopt: what was spent stays spent."
 )
 
 
@@ -144,6 +151,7 @@ class _Book:
     name: str = ""  # random; "" in files of format 1, which were not counted
     num_writes: int = 0
     counter: str = ""  # where else writes are counted
+    vehicle: str = ""  # digest of the vehicle's name; "" while nobody has stated it
     spans: list[tuple[int, int]] = field(default_factory=list)  # days with slots, also those forgotten since
     clocks: list[tuple[int, int]] = field(default_factory=list)  # times that the owner set back, from and to
 
@@ -182,6 +190,7 @@ class _Book:
             name=str(data["name"]),
             num_writes=int(data["num_writes"]),
             counter=str(data["counter"]),
+            vehicle=str(data.get("vehicle", "")),  # earlier files have none
             spans=[(int(first), int(last)) for first, last in data["spans"]],
             clocks=[(int(before), int(after)) for before, after in data["clocks"]],
         )
@@ -284,7 +293,7 @@ class Allowance:
         self._process, self._turn = os.getpid(), threading.RLock()
         self._book: _Book
         self._kept: _Kept | None = None
-        self._accept_clock = False
+        self._accept_clock = self._renamed = False
 
     @classmethod
     def open(
@@ -294,7 +303,8 @@ class Allowance:
         *,
         tier: str | None = None,  # the vehicle's public tier; needed to enrol if the task has several
         enrol: bool = False,  # start the allowance of a vehicle that never had one
-        adopt: bool = False,  # change to another task: what was spent stays spent, its slots begin on the next day
+        adopt: bool = False,  # change to another task, or name of the vehicle: what was spent stays spent
+        vehicle: str | None = None,  # name of the vehicle, to refuse the file of another; remembered as a digest
         now: float | None = None,  # seconds after 1 January 1970; needed to enrol and to adopt
         accept_clock: bool = False,  # accept once that the clock goes back, or forwards by more than 400 days
         cap: Exact | None = None,  # the owner's own limit of a day, or "none"; remembered
@@ -306,12 +316,16 @@ class Allowance:
         """Open the allowance of a vehicle, or start one."""
         # The first write would replace a link, and leave what it points to unspent.
         name = os.path.realpath(os.fspath(path))
+        if os.name == "nt":  # a file that is open cannot be replaced there
+            raise AllowanceError(
+                "an allowance can be kept on Linux and macOS only. Perturb readings on such a machine."
+            )
         with _reported(name):
             _check_place(name, enrol)  # before a lock appears beside a file that is not an allowance
             # The file itself is replaced at each write, so the lock is on another one.
-            lock = os.open(name + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(name + ".lock", os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(lock)
             except OSError:
                 os.close(lock)
                 raise _in_use(name) from None
@@ -322,7 +336,9 @@ class Allowance:
                 if enrol:
                     allowance._start(tier, now, _cap(cap), place)
                 else:
-                    allowance._resume(tier, adopt, now, cap, place)
+                    allowance._resume(tier, adopt, now, cap, place, vehicle)
+                if vehicle is not None:
+                    allowance.recognise(vehicle)
                 if keep_from is not None:
                     allowance._kept = _Kept(name + _CLOSED, task.digest, keep_from, durable=durable)
             except BaseException:
@@ -345,10 +361,18 @@ class Allowance:
             os.unlink(self.path + _CLOSED)  # left over from a deleted allowance
         self._begin_counting(counter)
 
-    def _resume(self, tier: str | None, adopt: bool, now: float | None, cap: Exact | None, counter: str | None) -> None:
-        self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+    def _resume(
+        self,
+        tier: str | None,
+        adopt: bool,
+        now: float | None,
+        cap: Exact | None,
+        counter: str | None,
+        vehicle: str | None,
+    ) -> None:
+        self._file = os.open(self.path, os.O_RDONLY)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file)
         except OSError:
             raise _in_use(self.path) from None
         self._check_held()
@@ -358,6 +382,10 @@ class Allowance:
             )
         self._book = book = _read_book(self.path)
         self._check_counters(counter)
+        # One thing at a time: a run that changes to another task accepts no new name of the vehicle.
+        self._renamed = adopt and book.task == self.task.digest
+        if vehicle is not None and book.vehicle not in ("", self._digest(vehicle)) and not self._renamed:
+            raise AllowanceError(f"{self.path} is {OTHER_VEHICLE} Nothing was spent.")
         before = book.to_bytes()
         chosen = tier or book.tier
         if book.task == self.task.digest and chosen != book.tier:
@@ -387,6 +415,20 @@ class Allowance:
             self._begin_counting(counter)
         elif book.to_bytes() != before:
             self._write()
+
+    def recognise(self, vehicle: str) -> bool:
+        """Return whether this is the allowance of a vehicle; remember it if nobody has stated one yet."""
+        with self.turn(), _reported(self.path):
+            digest = self._digest(vehicle)
+            if self._book.vehicle not in ("", digest) and not self._renamed:
+                return False
+            if self._book.vehicle != digest:
+                self._book.vehicle = digest
+                self._write()
+            return True
+
+    def _digest(self, vehicle: str) -> str:
+        return hashlib.sha256(f"{self._book.name} {vehicle}".encode(errors="surrogateescape")).hexdigest()
 
     def _check_cap(self, tier: str, cap: Fraction | None) -> None:
         from dunnage.devices.client import check_task  # the client imports this module
@@ -755,9 +797,9 @@ def _content(name: str, most: int) -> bytes:
 
 def _write_file(name: str, content: bytes, how: int, *, durable: bool) -> int:
     """Write a file; return it open and locked."""
-    sink = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
+    sink = os.open(name, os.O_WRONLY | os.O_CREAT | how, 0o600)
     try:
-        fcntl.flock(sink, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(sink)
         while content:
             content = content[os.write(sink, content) :]
         if durable:
@@ -779,7 +821,7 @@ def _replace_file(name: str, content: bytes, *, durable: bool) -> int:
         if durable:
             sync_folder(os.path.dirname(name))
     except BaseException:
-        fcntl.flock(sink, fcntl.LOCK_UN)
+        unlock(sink)
         os.close(sink)
         raise
     return sink

@@ -6,18 +6,22 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from dunnage.engines.sources import FileRows, MemoryRows, QueryRows, rows_of
-from dunnage.errors import ParameterError
-from dunnage.exact import shown
 from dunnage.folds import Rows
 
 if TYPE_CHECKING:
+    from dunnage.engines.sources import ENGINES, FileRows, MemoryRows, QueryRows, rows_of
     from dunnage.model.policy import Policy
     from dunnage.tables.dataset import Dataset
 
 __all__ = ["ENGINES", "FileRows", "MemoryRows", "QueryRows", "load", "rows_of"]
 
-ENGINES = ("memory", "files", "duckdb", "spark")
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dunnage.engines import sources  # memory, the default, does not need them
+
+    return getattr(sources, name)
 
 
 def load(
@@ -52,12 +56,12 @@ def load(
     from dunnage.model.policy import Policy
     from dunnage.tables import dataset
 
-    if engine is not None and engine not in ENGINES:
-        raise ParameterError(f"engine must be one of {', '.join(ENGINES)}. Got {shown(engine)}.")
     if engine in (None, "memory") and not isinstance(data, Rows):
         return dataset.load(data, policy, period=period)
     from dunnage.engines.rows import check_elsewhere
+    from dunnage.engines.sources import check_engine, rows_of
     from dunnage.publishing import mechanism_of
 
+    check_engine(engine)
     rules = policy if isinstance(policy, Policy) else Policy.read(policy)
     return check_elsewhere(lambda: rows_of(data, rules.read_options, engine), rules, period, mechanism_of(rules))

@@ -216,7 +216,7 @@ class FoldedRows(Dataset):
         )
         self.folded, self._num_rows, self._times = fold.inner.result(state.inner), state.num_rows, state.times
         self._dates = np.array(sorted(state.dates), dtype=np.int64)
-        self._fold, self._rows, self._state_cells = fold, rows, state.cells
+        self._fold, self._rows, self._state_cells, self.num_read = fold, rows, state.cells, state.num_read
         self._digests: list[tuple[int, bytes]] = []
 
     @staticmethod
@@ -276,10 +276,17 @@ class FoldedRows(Dataset):
         """Bring kept rows together: a sorting over datasets."""
         return self._rows.sort(_CheckedSorting(self._fold, sorting))
 
-    def draw_rows(self, maker: RowMaker, noise: Noise) -> DrawnRows:
-        """Release rows in random order, with noise from streams of one key, which is then forgotten."""
+    def draw_rows(self, maker: RowMaker, noise: Noise, classes: Any = None) -> DrawnRows:
+        """Release rows in random order, with noise from streams of one key, which is then forgotten.
+
+        ``classes`` are those of all rows by their position, if rows alone do not tell.
+        """
         task = _RowTask(self._fold, maker, noise.draw_bytes(KEY_BYTES))
-        pieces = self._rows.pieces()
+        pieces: Iterable[Piece] = self._rows.pieces()
+        if classes is not None:
+            ends = [*(piece.first for piece in pieces), self.num_read][1:]
+            pairs = zip(pieces, ends, strict=True)
+            pieces = (piece._replace(classes=np.asarray(classes[piece.first : end])) for piece, end in pairs)
         bits = min(16, max(0, math.ceil(math.log2(max(1, len(self)) / _BUCKET_ROWS))))
         buckets, cells, reasons, num = Buckets(1 << bits), list(self._state_cells), dict[str, list[int]](), 0
         for first, digest, released, left in self._rows.run(pieces, self._fold.columns[:-1], task):
@@ -373,7 +380,10 @@ class _RowTask:
             if checked.faults:
                 raise InputError(self.fold.source, [CHANGED])
             data = checked.data
-            made = self.maker.make(data, stream)
+            maker: Any = self.maker
+            if piece.classes is not None:
+                maker = replace(maker, own=piece.classes[data.source_rows - FIRST_ROW - piece.first].astype(np.int64))
+            made = maker.make(data, stream)
             words = np.frombuffer(stream.draw_bytes(16 * len(made.rows)), dtype="<u8").reshape(-1, 2)
             columns: dict[str, object] = {_HIGH: words[:, 0].copy(), _LOW: words[:, 1].copy(), **made.columns}
             columns[_SOURCE] = data.source_rows[made.rows]
@@ -403,6 +413,8 @@ def check_elsewhere(opened: Callable[[], Rows], policy: Policy, period: str | No
     if policy.schema.together is not None:
         raise ParameterError("together merges rows, which needs all of them in memory. Leave the engine out.")
     rows = opened()
+    if mechanism.kind != "counts":
+        rows.pieces()  # refuses rows that cannot be released where they are, before anything is spent
     fold = CheckedFold.of(policy, period, rows, inner)
     state = rows.fold(fold)
     if problems := [*rows.problems, *(problem for _, problem in sorted(state.faults.items()))]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.exact import shown
 from dunnage.folds import NUM_BATCH_ROWS, ROW, Fold, Piece, Rows, S, Sorting, T, gathered, numbered
 
 if TYPE_CHECKING:
@@ -19,8 +20,17 @@ if TYPE_CHECKING:
     from dunnage.tables.reader import ReadOptions
 
 
+ENGINES = ("memory", "files", "duckdb", "spark")
+
+
+def check_engine(engine: str | None) -> None:
+    if engine is not None and engine not in ENGINES:
+        raise ParameterError(f"engine must be one of {', '.join(ENGINES)}. Got {shown(engine)}.")
+
+
 def rows_of(data: Any, options: ReadOptions, engine: str | None) -> Rows:
     """Return the rows of a file, query or frame as an engine reads them; rows stay as they are."""
+    check_engine(engine)
     if isinstance(data, Rows):
         return data
     if engine == "duckdb":
@@ -58,7 +68,7 @@ class _Batches(ABC):
 
     def run(
         self,
-        pieces: Sequence[Piece],
+        pieces: Iterable[Piece],
         columns: Sequence[str],
         task: Callable[[Piece, Iterable[tuple[pa.RecordBatch, IntArray]]], Iterable[T]],
     ) -> Iterator[T]:

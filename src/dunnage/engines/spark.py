@@ -8,9 +8,12 @@ streams of one key: a task that runs twice makes the same rows. Tasks never use 
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ import pyarrow as pa
 
 from dunnage.arrays import IntArray
 from dunnage.engines.sources import piece_batches
-from dunnage.errors import InputError, InternalError, ParameterError, Problem
+from dunnage.errors import EngineError, InputError, InternalError, ParameterError, Problem, UserError
 from dunnage.folds import NUM_BATCH_ROWS, ROW, Fold, Piece, S, Sorting, T, numbered
 from dunnage.tables.reader import ReadOptions, RowStream, parquet_batches
 
@@ -28,13 +31,56 @@ _RUN_PIECES = 16
 _STATE, _SIZE = "state binary", "part int, num long"
 
 
-def _session() -> Any:
+def session() -> Any:
+    """Return the session of Spark, and start one if there is none."""
     try:
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
         raise ParameterError("the engine spark needs PySpark. Install it: pip install 'dunnage[spark]'.") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of workers on this machine; a cluster sets its own
-    return SparkSession.builder.getOrCreate()
+    try:
+        return SparkSession.builder.getOrCreate()
+    except PySparkException:
+        raise EngineError("Spark does not start. It needs Java 17: check that java -version runs.") from None
+
+
+def _collected(made: Any) -> list[Any]:
+    """Run tasks; errors that a task returns are raised here."""
+    try:
+        results = list(made.collect())
+    except Exception as failure:  # its text may quote anything
+        raise EngineError(f"Spark stopped ({type(failure).__name__}). Its log says why.") from None
+    for result in results:
+        if isinstance(result, UserError):
+            raise result
+    return results
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A task that returns what is wrong with a file at its last attempt: Spark would hide it in a text."""
+
+    run: Callable[[Any], Iterable[Any]]
+    attempts: int
+
+    @classmethod
+    def of(cls, run: Callable[[Any], Iterable[Any]], context: Any) -> _Task:
+        local = re.fullmatch(r"local(\[[^,]*(,\s*(\d+))?\])?", context.master)
+        stated = local[3] or "1" if local else context.getConf().get("spark.task.maxFailures", "4")
+        return cls(run, int(stated))
+
+    def __call__(self, piece: Any) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None  # it runs in a task
+        try:
+            yield from self.run(piece)
+        except UserError as error:
+            if context.attemptNumber() + 1 < self.attempts:
+                raise
+            yield error
 
 
 def _merged(fold: Fold[S], states: Iterable[bytes]) -> S:
@@ -54,7 +100,8 @@ class SparkRows:
             what = f"a Spark DataFrame, or the path of Parquet files. Got {type(frame).__name__}"
             raise ParameterError(f"the engine spark reads {what}.")
         self.source, self._frame = "frame", frame
-        self.schema = pa.schema([(name, pa.null()) for name in frame.columns])
+        kinds = {name: pa.binary() if kind == "binary" else pa.null() for name, kind in frame.dtypes}
+        self.schema = pa.schema([(name, kinds[name]) for name in frame.columns])
 
     def fold(self, fold: Fold[S]) -> S:
         chosen, starts = self._numbered(fold.columns)
@@ -67,7 +114,7 @@ class SparkRows:
                 first += len(batch)
             yield pa.record_batch({"state": [fold.dump(state)]})
 
-        return _merged(fold, (row["state"] for row in chosen.mapInArrow(add_up, _STATE).collect()))
+        return _merged(fold, (row["state"] for row in _collected(chosen.mapInArrow(add_up, _STATE))))
 
     def sort(self, sorting: Sorting) -> Iterator[bytes]:
         chosen, starts = self._numbered(sorting.columns)
@@ -92,7 +139,7 @@ class SparkRows:
 
     def run(
         self,
-        pieces: Sequence[Piece],
+        pieces: Iterable[Piece],
         columns: Sequence[str],
         task: Callable[[Piece, Iterable[tuple[pa.RecordBatch, IntArray]]], Iterable[T]],
     ) -> Iterator[T]:
@@ -103,14 +150,14 @@ class SparkRows:
         chosen = self._frame.select(*(f"`{name.replace('`', '``')}`" for name in columns if name != ROW))
         if ROW not in columns:
             return chosen, {}
-        sizes = {row["part"]: row["num"] for row in chosen.mapInArrow(_count, _SIZE).collect()}
+        sizes = {row["part"]: row["num"] for row in _collected(chosen.mapInArrow(_count, _SIZE))}
         return chosen, {part: sum(sizes[other] for other in sizes if other < part) for part in sizes}
 
 
 def _gathered(sorting: Sorting, pairs: Any) -> Iterator[bytes]:
     """Gather each bucket in a task; what comes back is small."""
     gathered = pairs.groupByKey().map(lambda pair: sorting.gather(b"".join(pair[1])))
-    return iter(gathered.collect())
+    return iter(_collected(gathered))
 
 
 def _part() -> int:
@@ -146,16 +193,16 @@ class SparkFiles:
     def fold(self, fold: Fold[S]) -> S:
         columns = [name for name in fold.columns if name != ROW]
 
-        def add_up(piece: tuple[Path, list[int], int]) -> bytes:
+        def add_up(piece: tuple[Path, list[int], int]) -> Iterator[bytes]:
             part, groups, first = piece
             state = fold.start()
             for batch in parquet_batches(part.absolute(), columns, NUM_BATCH_ROWS, groups):
                 positions = first + np.arange(len(batch))
                 fold.add(state, numbered(batch, positions) if ROW in fold.columns else batch)
                 first += len(batch)
-            return fold.dump(state)
+            yield fold.dump(state)
 
-        return _merged(fold, self._parts(self._pieces).map(add_up).collect())
+        return _merged(fold, self._run(self._pieces, add_up))
 
     def sort(self, sorting: Sorting) -> Iterator[bytes]:
         columns = [name for name in sorting.columns if name != ROW]
@@ -174,15 +221,19 @@ class SparkFiles:
 
     def run(
         self,
-        pieces: Sequence[Piece],
+        pieces: Iterable[Piece],
         columns: Sequence[str],
         task: Callable[[Piece, Iterable[tuple[pa.RecordBatch, IntArray]]], Iterable[T]],
     ) -> Iterator[T]:
         # Some at a time: what tasks make goes to the disk of the driver.
-        for start in range(0, len(pieces), _RUN_PIECES):
-            some = self._parts(pieces[start : start + _RUN_PIECES])
-            yield from some.flatMap(lambda piece: task(piece, piece_batches(piece, columns))).collect()
+        waiting = iter(pieces)
+        while some := list(itertools.islice(waiting, _RUN_PIECES)):
+            yield from self._run(some, lambda piece: task(piece, piece_batches(piece, columns)))
+
+    def _run(self, pieces: Sequence[Any], task: Callable[[Any], Iterable[Any]]) -> list[Any]:
+        parts = self._parts(pieces)
+        return _collected(parts.flatMap(_Task.of(task, parts.context)))
 
     def _parts(self, pieces: Sequence[Any]) -> Any:
-        context = (self._session or _session()).sparkContext
+        context = (self._session or session()).sparkContext
         return context.parallelize(pieces, max(1, len(pieces)))

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pydantic import ValidationError
 
 from dunnage.errors import CheckFailed, LedgerError, ParameterError, Refusal
 from dunnage.ledger.entries import ALTERED, Content, Entry, Kind
-from dunnage.ledger.store import Session
+from dunnage.ledger.store import Session, readable
 from dunnage.text import several
 
 EXACT = ("policy", "promise", "period", "rows", "loss")  # what a spend and its proposal must agree on
@@ -82,6 +83,17 @@ def check_terms(before: Entry | None, after: Entry) -> None:
             f"{', '.join(rule.people)}. Sign with --sign KEY."
         )
     signer(after, rule.people)
+    if after.content.get("after") != after.prev:  # signed terms of another time are not those of today
+        raise LedgerError(f"entry {after.number} of dataset {after.dataset!r} was signed for another place. {ALTERED}")
+
+
+def signed_terms(session: Session, dataset: str) -> Content:
+    """Return the terms of a dataset, after checking that each change under a rule was signed under that rule."""
+    terms = session.where("dataset = ? AND kind = 'budget'", dataset)
+    with readable():
+        for before, after in pairwise(terms):
+            check_terms(before, after)
+        return terms[-1].content if terms else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +140,11 @@ def approved_proposal(session: Session, rule: Rule, dataset: str, content: Conte
     clause = f"dataset = ? AND kind = 'proposal' AND {session.field('promise')} = ?"
     for entry in session.where(clause, dataset, content["promise"]):
         if all(entry.content.get(name) == content[name] for name in EXACT):
-            proposal = read_proposal(session, entry, rule)
-            if (state := proposal.state(rule)) == "approved":
+            try:
+                state = read_proposal(session, entry, rule).state(rule)
+            except LedgerError:  # anybody can write a proposal, not sign it
+                state = "has no valid signature"
+            if state == "approved":
                 return entry.id
             states.append(f"proposal {entry.id} {state}")
     why = "; ".join(states) or "nobody has proposed exactly this: these rows, policy, period and parameters"

@@ -27,7 +27,7 @@ from typing import Any, NoReturn, Self
 
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
 from dunnage.exact import plain
-from dunnage.ledger.approvals import Rule, approved_proposal, check_terms, payload, read_proposal, signer
+from dunnage.ledger.approvals import Rule, approved_proposal, check_terms, payload, read_proposal, signed_terms, signer
 from dunnage.ledger.entries import (
     ALTERED,
     NO_TOTALS,
@@ -486,6 +486,7 @@ class Ledger:
         self.again, self.note, self.known_rows = again, _storable(note), _storable(known_rows)
         self.anchor = None if anchor is None else Path(anchor).absolute()
         self.out: Mapping[str, str] | None = None  # where the run that spends writes to, for --resume
+        self.lacks: list[str] | None = None  # of a rehearsal: approvals that are missing, which do not end it
 
     def _use(
         self, store: Store, *, who: str | None = None, clock: Callable[[], datetime] | None = None, witness: bool = True
@@ -564,12 +565,10 @@ class Ledger:
                 "about": None,
                 "out": None if self.out is None else dict(self.out),
             }
-            terms = session.last("dataset = ? AND kind = 'budget'", dataset)
+            terms = signed_terms(session, dataset)
             with readable():
-                budget = (
-                    None if terms is None or terms.content["budget"] is None else budget_from(terms.content["budget"])
-                )
-                rule = None if terms is None else Rule.of(terms.content)
+                budget = budget_from(terms["budget"]) if terms.get("budget") else None
+                rule = Rule.of(terms)
             if budget is not None and purpose.budget not in (None, budget):
                 raise Refusal(
                     f"the budget of dataset {dataset!r} is fixed at {budget}, but the policy says "
@@ -584,7 +583,12 @@ class Ledger:
                 budget = purpose.budget
                 head = self._append_terms(session, head, dataset, budget, rule, "first budget, from the policy", None)
             if rule is not None:
-                content["about"] = approved_proposal(session, rule, dataset, content)
+                try:
+                    content["about"] = approved_proposal(session, rule, dataset, content)
+                except Refusal as error:
+                    if self.lacks is None:
+                        raise
+                    self.lacks.append(str(error))
             period = f"dataset = ? AND kind = 'spend' AND {session.field('period')} = ?"
             before = None if purpose.period is None else session.last(period, dataset, purpose.period)
             with readable():
@@ -671,9 +675,8 @@ class Ledger:
         with self._store.writing(dataset) as session:
             if self._witness is not None:
                 self._witness.check(session, dataset)
-            terms = session.last("dataset = ? AND kind = 'budget'", dataset)
+            old = signed_terms(session, dataset)
             with readable():
-                old = {} if terms is None else terms.content
                 kept = {
                     "budget": budget_from(old["budget"]) if old.get("budget") else None,
                     "rule": Rule.of(old),
@@ -780,9 +783,9 @@ class Ledger:
 
     @staticmethod
     def _rule(session: Session, dataset: str) -> Rule | None:
-        terms = session.last("dataset = ? AND kind = 'budget'", dataset)
+        terms = signed_terms(session, dataset)
         with readable():
-            return None if terms is None else Rule.of(terms.content)
+            return Rule.of(terms)
 
     def rule(self, dataset: str) -> Rule | None:
         with self._store.reading() as session:
@@ -838,8 +841,8 @@ class Ledger:
         """Return what all releases lose together, from the running totals: however many there are."""
         with self._store.reading() as session, readable():
             head = _checked_head(session, dataset)
-            terms = session.last("dataset = ? AND kind = 'budget'", dataset)
-            budget = None if terms is None or terms.content["budget"] is None else budget_from(terms.content["budget"])
+            terms = signed_terms(session, dataset)
+            budget = budget_from(terms["budget"]) if terms.get("budget") else None
             totals = NO_TOTALS if head is None else head.running
             sums = {kind: loss_from(totals[str(kind)]) for kind in Neighbours}
             neighbours = _neighbours(budget, sums)
@@ -946,10 +949,11 @@ class Rehearsal:
             refusals += [repeat] if repeat and not self._ledger.again else []
             refusals += [known] if known and not self._ledger.known_rows else []
         with self._ledger._copy() as copy:
-            copy.again, copy.known_rows = True, copy.known_rows or "rehearsed"
+            copy.again, copy.known_rows, copy.lacks = True, copy.known_rows or "rehearsed", []
             try:
                 copy._record(promise, purpose)
             except Refusal as error:
                 refusals.append(str(error))
+            refusals += copy.lacks
             statement = copy.statement(purpose.dataset)
         raise Rehearsed(promise, statement, refusals)

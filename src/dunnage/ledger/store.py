@@ -12,17 +12,18 @@ import re
 import secrets
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dunnage.errors import LedgerError, Refusal
+from dunnage.errors import LedgerError, ParameterError, Refusal
 from dunnage.folders import sync_folder
 from dunnage.ledger.entries import COLUMNS, FORMAT, Entry
 
-BUSY_SECONDS = 60.0
+BUSY_SECONDS, _TURN_SECONDS = 60.0, 0.004
 MEMORY = ":memory:"
 OLD_COPY = "A copy forgets what was spent since it was made: use one only if nothing was published after that"
 _APPLICATION_ID = 0x44554E4C  # "DUNL", in the header of every ledger
@@ -106,6 +107,9 @@ class Session:
         entries = self.where(f"kind = 'spend' AND {self.field('rows', 'any_order')} = ?", digest)
         return [(entry.dataset, entry.at) for entry in entries]
 
+    def may_read(self, dataset: str) -> bool:
+        return True
+
     def contents(self) -> tuple[Identity, list[Entry]]:
         return self.identity(), [entry for name in self.datasets() for entry in self.where("dataset = ?", name)]
 
@@ -126,7 +130,7 @@ def _text(cell: object) -> str:
 def readable() -> Iterator[None]:
     try:
         yield
-    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
         raise LedgerError(f"the ledger has a row that cannot be read. {OLD_COPY}.") from error
 
 
@@ -163,7 +167,17 @@ def _reported(name: str) -> Iterator[None]:
 
 @contextmanager
 def _transaction(database: sqlite3.Connection, begin: str) -> Iterator[Session]:
-    database.execute(begin)
+    # SQLite asks less and less often the longer it waits, so that newcomers are first. Here all have the same chance.
+    database.execute("PRAGMA busy_timeout = 0")
+    for tries in range(int(BUSY_SECONDS / _TURN_SECONDS) + 1):
+        try:
+            database.execute(begin)
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or tries >= int(BUSY_SECONDS / _TURN_SECONDS):
+                raise
+            time.sleep(_TURN_SECONDS)
+    database.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
     try:
         yield Session(lambda sql, values: database.execute(sql, values).fetchall())
         database.execute("COMMIT")
@@ -387,6 +401,9 @@ class _PostgresSession(Session):
     def recognised(self, digest: str) -> list[tuple[str, str]]:
         return [(name, at) for name, at in self.run("SELECT * FROM dunnage.recognised(?)", [digest])]
 
+    def may_read(self, dataset: str) -> bool:
+        return bool(self.run("SELECT dunnage.role_of(?)", [dataset])[0][0])
+
 
 class PostgresStore:
     """One connection, in turns; a forked child opens its own."""
@@ -423,6 +440,9 @@ class PostgresStore:
                         self._url, autocommit=True, prepare_threshold=2, connect_timeout=int(BUSY_SECONDS)
                     )
                     self._pid = os.getpid()
+                    # Nobody waits for ever for a session that does not end its turn, nor keeps others waiting so.
+                    for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
+                        self._connection.execute(f"SET {setting} = '{BUSY_SECONDS:g}s'")
                     self.close = weakref.finalize(self, _close, self._connection, self._pid)
                 yield self._connection
             except errors.InsufficientPrivilege as error:
@@ -432,6 +452,11 @@ class PostgresStore:
                 ) from None
             except self._psycopg.Error as error:
                 state = getattr(error, "sqlstate", None) or ""
+                if isinstance(error, errors.LockNotAvailable):
+                    raise LedgerError(
+                        f"another session has kept its turn in the ledger {self.name} for {BUSY_SECONDS:g} seconds. "
+                        "Nothing was spent. Try again; if it stays so, the owner of the database can end that session."
+                    ) from None
                 if state in ("DN001", "DN003"):
                     raise Refusal(f"the ledger {self.name} refuses: {_said(error)}. Nothing was spent.") from None
                 raise LedgerError(
@@ -505,19 +530,27 @@ class PostgresStore:
         with self._connected() as connection, connection.transaction():
             if role == "none":
                 connection.execute("DELETE FROM dunnage.members WHERE (dataset, person) = (%s, %s)", [dataset, person])
-                return
-            connection.execute(
-                "INSERT INTO dunnage.members VALUES (%s, %s, %s) ON CONFLICT (dataset, person) "
-                "DO UPDATE SET role = excluded.role",
-                [dataset, person, role],
-            )
+            else:
+                connection.execute(
+                    "INSERT INTO dunnage.members VALUES (%s, %s, %s) ON CONFLICT (dataset, person) "
+                    "DO UPDATE SET role = excluded.role",
+                    [dataset, person, role],
+                )
+            left = connection.execute("SELECT count(*) FROM dunnage.members WHERE person = %s", [person]).fetchone()
+            verb, to = ("GRANT", "TO") if left[0] else ("REVOKE", "FROM")
             for rights in (
                 "USAGE ON SCHEMA dunnage",
                 "SELECT ON dunnage.entries, dunnage.heads, dunnage.ledger, dunnage.version",
                 "INSERT ON dunnage.entries",
                 "EXECUTE ON FUNCTION dunnage.role_of, dunnage.turn, dunnage.recognised",
             ):
-                connection.execute(sql.SQL(f"GRANT {rights} TO {{}}").format(sql.Identifier(person)))
+                try:
+                    connection.execute(sql.SQL(f"{verb} {rights} {to} {{}}").format(sql.Identifier(person)))
+                except self._psycopg.errors.UndefinedObject:
+                    what = (
+                        f"the database has no user {person!r}. Whoever manages it creates one: CREATE ROLE ... LOGIN."
+                    )
+                    raise ParameterError(what) from None
 
 
 def _close(connection: Any, pid: int) -> None:

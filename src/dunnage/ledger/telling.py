@@ -13,6 +13,7 @@ from dunnage.errors import CheckFailed, DunnageError
 from dunnage.ledger.approvals import EXACT, Proposal, Rule, check_terms, read_proposal
 from dunnage.ledger.book import RELEASED, Ledger, Spend, Statement
 from dunnage.ledger.entries import Content, Entry, Kind, budget_from, running_loss
+from dunnage.ledger.store import readable
 from dunnage.ledger.witness import Witness, read_anchor
 from dunnage.model.certificate import Certificate
 from dunnage.model.guarantees import Loss
@@ -84,6 +85,11 @@ class Told:
 
 
 def told(ledger: Ledger, dataset: str) -> Told:
+    with readable():
+        return _told(ledger, dataset)
+
+
+def _told(ledger: Ledger, dataset: str) -> Told:
     entries, statement, rule = ledger.history(dataset), ledger.statement(dataset), ledger.rule(dataset)
     outcomes = {entry.content.get("about"): entry for entry in entries if entry.kind == Kind.OUTCOME}
     spends = {entry.id: _became(entry, outcomes.get(entry.id)) for entry in entries if entry.kind == Kind.SPEND}
@@ -164,23 +170,31 @@ class LedgerCheck:
 
 def check_ledger(ledger: Ledger, releases: Iterable[Path] = (), anchors: Iterable[Path] = ()) -> LedgerCheck:
     """Check chains, sums, budgets, signatures, and that nothing is missing that others have seen."""
-    result, chains = LedgerCheck(ledger.name), dict[str, list[Entry]]()
-    for dataset in ledger.datasets():
+    result, chains, released = LedgerCheck(ledger.name), dict[str, list[Entry]](), dict[str, object]()
+    witness = Witness(ledger.name)
+    with ledger._store.reading() as session:
+        name = session.identity().id
+        gone = [one for one in witness.datasets(name) if session.may_read(one)]  # unless it is there
+    for dataset in sorted({*ledger.datasets(), *gone}):
         try:
             entries = chains[dataset] = ledger.history(dataset)
             over = list(_overspent(entries))
             _check_signed(ledger, entries)
             with ledger._store.reading() as session:
-                Witness(ledger.name).check(session, dataset)
+                witness.check(session, dataset)
         except DunnageError as error:
             result.problems.append(str(error))
             continue
         result.problems += over
         head = f"entry {entries[-1].number}, {entries[-1].hash[:16]}" if entries else "none"
         result.passed.append(f"dataset {dataset!r}: {several(len(entries), 'entry')}, head {head}")
-    name = ledger.contents()[0].id
     for path in anchors:
-        lines = [line for line in read_anchor(path) if line["ledger"] == name]
+        known = read_anchor(path)
+        lines = [line for line in known if line["ledger"] == name]
+        if known and not lines:
+            others = several(len({line["ledger"] for line in known}), "other ledger")
+            result.problems.append(f"the anchor {path} knows {others} and not this one: was it replaced?")
+            continue
         _check_seen(result, chains, lines, f"the anchor {path}")
     for folder in releases:
         try:
@@ -189,7 +203,10 @@ def check_ledger(ledger: Ledger, releases: Iterable[Path] = (), anchors: Iterabl
             result.problems.append(f"{folder} is not a release: {getattr(error, 'strerror', None) or error}")
             continue
         spend = certificate.spend
-        ids = {entry.id: entry for entry in chains.get(certificate.dataset, []) if entry.kind == Kind.SPEND}
+        entries = chains.get(certificate.dataset, [])
+        ids = {entry.id: entry for entry in entries if entry.kind == Kind.SPEND}
+        digests = {one.content.get("certificate") for one in entries if one.content.get("about") == spend.id}
+        first = released.setdefault(spend.id, certificate.digest)  # of the releases that are compared
         if spend.id not in ids:
             what = (
                 f"{folder} was paid for by spend {spend.id} of dataset {certificate.dataset!r}, which the ledger lacks"
@@ -197,6 +214,9 @@ def check_ledger(ledger: Ledger, releases: Iterable[Path] = (), anchors: Iterabl
             result.problems.append(f"{what}: it is an old copy, or its end was cut off")
         elif spend.head is not None and (ids[spend.id].number, ids[spend.id].hash) != (spend.number, spend.head):
             result.problems.append(f"{folder} saw another entry {spend.number} than the ledger has: it was altered")
+        elif first != certificate.digest or not digests <= {certificate.digest}:
+            what = f"{folder} was not paid for: spend {spend.id} paid for another release, or for none"
+            result.problems.append(what)
         else:
             result.passed.append(f"{folder}: paid for by entry {ids[spend.id].number}")
     return result

@@ -79,6 +79,12 @@ class Witness:
                 "dunnage ledger accept --note continues with this one."
             )
 
+    def datasets(self, ledger: str) -> list[str]:
+        """Return the datasets that this machine saw in a ledger."""
+        with self._opened() as database:
+            rows = [] if database is None else database.execute("SELECT dataset FROM seen WHERE ledger = ?", [ledger])
+            return [str(name) for (name,) in rows]
+
     def remember(self, ledger: str, entry: Entry) -> None:
         with self._opened() as database:
             if database is None:

@@ -12,6 +12,7 @@ import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from numbers import Integral
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -24,8 +25,7 @@ from dunnage.exact import decimal_text, exact, plain, shown, shown_number
 from dunnage.model.certificate import CountMeasures, ExpectedError, RowMeasures, SpendStatement, certify
 from dunnage.model.documents import Model, choices_of, suggestion
 from dunnage.model.domains import CodedDomain, Numeric
-from dunnage.model.guarantees import KAnonymity, Promise
-from dunnage.model.laws import MOST_EPSILON
+from dunnage.model.guarantees import MOST_EPSILON, KAnonymity, Promise
 from dunnage.model.schema import Schema
 
 if TYPE_CHECKING:  # promises are also made where private rows, budgets and keys are out of reach
@@ -301,7 +301,8 @@ def _confidence(given: Any) -> Fraction:
 
 
 def _k(given: Any) -> int:
-    return KAnonymity(k=given, protects="record").k  # refuses an invalid k
+    number = int(given) if isinstance(given, Integral) and not isinstance(given, bool) else given  # also NumPy's
+    return KAnonymity(k=number, protects="record").k  # refuses an invalid k
 
 
 def optional(read: Callable[..., Any]) -> PlainValidator:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +108,7 @@ class EquivalenceClasses:
     metric: str = LOSS_METRIC
     fewest_persons: int | None = None  # persons in the smallest class, if k counts persons
     found: FinestClasses | None = None  # where classes are unions of finest ones, which need not be here as rows
+    rows: RowClasses | None = None  # where rows that live elsewhere have classes of their own
     figures: ClassFigures = field(default_factory=lambda: ClassFigures())  # further figures of the certificate
 
     @classmethod
@@ -122,6 +123,8 @@ class EquivalenceClasses:
     @property
     def sizes(self) -> IntArray:
         """Records in each class."""
+        if self.rows is not None:
+            return self.rows.sizes
         if self.found is None:
             return class_sizes(self.of_row[self.of_row >= 0])
         kept = self.found.of_finest >= 0
@@ -188,18 +191,30 @@ class FinestClasses(Private):
 
     def numbers(self, dataset: Dataset) -> IntArray:
         """Return the finest class of each row."""
+        if not self.finest.values:
+            return np.zeros(len(dataset.source_rows), dtype=np.int64)
         if self.finest.of_row is not None:  # these are the rows that were counted
             return self.finest.of_row
         return self.finest.of_rows(self.fold.columns_of(dataset), dataset.source)
+
+
+class RowClasses(NamedTuple):
+    """The class of each row that lives elsewhere, on the disk; -1 if it is suppressed."""
+
+    of_position: Any  # by the position of the row
+    sizes: IntArray
+    strata: FinestClasses
+    occurrences: Mapping[str, Finest]  # how often each sensitive value occurs in each class
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ClassRows(Private):
     """Release rows with what their classes show, wherever the rows live."""
 
-    found: FinestClasses
+    found: FinestClasses  # or strata, if rows have classes of their own
     summary: pa.Table
     k: int
+    own: IntArray | None = None  # class of each row of a part
 
     @cached_property
     def _small(self) -> BoolArray:
@@ -209,7 +224,7 @@ class ClassRows(Private):
 
     def make(self, dataset: Dataset, noise: Noise) -> MadeRows:
         numbers = self.found.numbers(dataset)
-        class_id = self.found.of_finest[numbers]
+        class_id = self.found.of_finest[numbers] if self.own is None else self.own
         rows = np.flatnonzero(class_id >= 0)
         columns = row_columns(dataset, self.summary, rows, class_id[rows])
         return MadeRows(rows, columns, left_out(dataset.schema, class_id < 0, self._small[numbers]))
@@ -310,13 +325,19 @@ class ClassMechanism(ClassRelease):
         statistic: Statistic = getattr(self, "statistic", "bounds")
         summary, sizes = class_table(dataset, prepared, statistic), prepared.sizes
         k = prepared.figures.get("k_chosen", self.least_k)
-        if prepared.found is not None and dataset.elsewhere:
-            drawn = dataset.draw_rows(ClassRows(found=prepared.found, summary=summary, k=k), noise)
+        own = prepared.rows
+        if found := own.strata if own is not None else prepared.found if dataset.elsewhere else None:
+            maker = ClassRows(found=found, summary=summary, k=k)
+            drawn = dataset.draw_rows(maker, noise, None if own is None else own.of_position)
             outcome = Outcome(data=drawn.data, measures=RowMeasures(records=0), drawn=drawn, classes=summary)
-            occurrences = {
-                a.name: dataset.fold_rows(OccurrenceFold(found=prepared.found, name=a.name))
-                for a in dataset.schema.sensitive
-            }
+            occurrences = (
+                own.occurrences
+                if own is not None
+                else {
+                    a.name: dataset.fold_rows(OccurrenceFold(found=found, name=a.name))
+                    for a in dataset.schema.sensitive
+                }
+            )
         else:
             kept = np.flatnonzero(prepared.of_row >= 0)
             order = kept[noise_arrays.permutation(noise, len(kept))]

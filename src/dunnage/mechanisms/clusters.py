@@ -9,7 +9,7 @@ the attribute. The clustering only proposes classes: the mechanism then counts t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -24,7 +24,7 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_vali
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import InternalError, ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
-from dunnage.kernels.clusters.growth import Constraints, Metric, distance_deviations, near_weights
+from dunnage.kernels.clusters.growth import Constraints, Marginal, Metric, distance_moments, near_weights
 from dunnage.mechanisms.base import PLAIN, Flag, OptionalK, Pairs, Progress, label_codes, optional, plain_pairs
 from dunnage.mechanisms.classes import (
     NOT_SIZE,
@@ -54,6 +54,7 @@ from dunnage.model.guarantees import (
 from dunnage.model.schema import Attribute, Schema
 from dunnage.release.kinds import SENSITIVE, domain_of, generalised, require, with_role
 from dunnage.release.kinds.rows import class_widths, sensitive_column
+from dunnage.tables.columns import Private
 from dunnage.text import percent
 
 if TYPE_CHECKING:
@@ -335,10 +336,9 @@ class UtilityClusters(ClassMechanism):
             fits = stated.loss is not None and stated.loss.total <= most
             fits = fits and self.least_k <= (stated.k_chosen or 0) <= (stated.k_reached or 0)
             require(fits, "certificate.json: max_distortion does not allow this distortion or k")
-        class_id = release.data.column("class_id").to_numpy()
-        for name in with_role(release, SENSITIVE):
+        for name in with_role(release, SENSITIVE) if self.l is not None or self.t is not None else ():
             require(
-                all(self.reaches(class_id, sensitive_column(release, name))),
+                all(self.reaches(release.data.column("class_id").to_numpy(), sensitive_column(release, name))),
                 f"data: {name} is less diverse, or farther from the whole table, than the mechanism promises",
             )
         lost = math.fsum(weights[name] * float(sizes @ widths[name]) for name in names)
@@ -412,6 +412,10 @@ class UtilityClusters(ClassMechanism):
         ``max_distortion``, ``max_suppressed``, ``keep``, ``l`` and ``t``.
         """
         self._check_schema(dataset.schema)
+        if dataset.elsewhere:
+            from dunnage.mechanisms.cluster_blocks import classes_elsewhere
+
+            return classes_elsewhere(self, dataset, progress or (lambda stage: None))
         records = _Records(self, dataset, progress)
         most = math.inf if self.max_distortion is None else len(records) * float(self.max_distortion)
         most *= 1 + measures.LIMIT_TOLERANCE
@@ -445,6 +449,16 @@ class UtilityClusters(ClassMechanism):
         if self.limits == AUTOMATIC and "limits_chosen" not in classes.figures:
             classes = records.with_best_limits(k, classes)
         return replace(classes, figures={**classes.figures, "k_chosen": k})
+
+    def fold(self, schema: Schema, period: str | None) -> Any:
+        """Count values where rows live, if one growth of classes is enough and needs no persons or sensitive values."""
+        repeated = self.max_distortion is not None or self.limits == AUTOMATIC or self.refine_seconds > 0
+        whole = self.method != "growth" or schema.person is not None or self.keep
+        if repeated or whole or self.l is not None or self.t is not None:
+            return None
+        from dunnage.mechanisms.cluster_blocks import MarginalFold
+
+        return MarginalFold.of(schema)
 
     def _check_schema(self, schema: Schema) -> None:
         attributes = {attribute.name: attribute for attribute in schema.quasi_identifiers}
@@ -512,11 +526,19 @@ def halvings(domain: Any) -> list[tuple[float, Fraction]]:
 # by their values first, so that the order of the input decides at most between records that are equal in every
 # released column. Classes that would look alike become one class. Nothing here is random.
 @dataclass(frozen=True, eq=False, repr=False)
-class _MetricColumn:
-    """One generalised attribute of all records. Private: its ``repr`` shows nothing."""
+class MetricColumn(Private):
+    """One generalised attribute: the values of all records, each once and rising, and how often each occurs."""
 
     attribute: Attribute
     values: npt.NDArray[Any]  # numbers, or codes of labels
+    counts: IntArray
+
+    @classmethod
+    def of(cls, attribute: Attribute, values: npt.NDArray[Any], times: IntArray | None = None) -> MetricColumn:
+        distinct, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+        if times is not None:
+            counts = np.bincount(inverse.reshape(-1), times).astype(np.int64)  # exact below 2^53
+        return cls(attribute, distinct, counts)
 
     @property
     def coded(self) -> CodedDomain | None:
@@ -526,16 +548,16 @@ class _MetricColumn:
     def diameter(self) -> float:
         return float(cast("Domain", self.attribute.domain).diameter)
 
-    def dense(self) -> tuple[npt.NDArray[np.int32], FloatArray]:
-        """Return labels numbered from 0 among those that occur, and the distances between these alone."""
-        present, codes = np.unique(self.values, return_inverse=True)
-        if len(present) > MOST_IN_MATRIX:
+    @cached_property
+    def distances(self) -> FloatArray:
+        """Distances between the labels that occur."""
+        if len(self.values) > MOST_IN_MATRIX:
             raise Refusal(
                 f"{self.attribute.name!r} has more than {MOST_IN_MATRIX:,} different values, too many to compute all "
                 "distances. Make its domain coarser, or leave the column out."
             )
         assert self.coded is not None
-        return codes.reshape(-1).astype(np.int32), measures.label_distances(self.coded, present.astype(np.int64))
+        return measures.label_distances(self.coded, self.values.astype(np.int64))
 
     def entropy(self, bucket: tuple[str, Fraction] | None, *, normalised: bool) -> float:
         """Return the entropy in bits (eq. 1); normalised, divided by its largest possible value."""
@@ -546,39 +568,39 @@ class _MetricColumn:
             domain = self.attribute.numeric
             kind, size = bucket or ("width", (domain.upper - domain.lower) / NUM_BUCKETS)
             if kind == "quantiles":
-                num = int(size)
-                edges = np.unique(np.quantile(self.values, np.arange(1, num) / num))
-                codes = np.searchsorted(edges, self.values, side="right").astype(np.int64)
+                num, own = int(size), Marginal(self.values, self.counts)
+                # As numpy computes quantiles of all records: between the two at a place in sorted order.
+                places = np.arange(1, num) / num * (int(self.counts.sum()) - 1)
+                low, high = (own.at(ends(places).astype(np.int64)) for ends in (np.floor, np.ceil))
+                share = places - np.floor(places)
+                edges = np.where(share < 0.5, low + (high - low) * share, high - (high - low) * (1 - share))
+                codes = np.searchsorted(np.unique(edges), self.values, side="right").astype(np.int64)
             else:
                 num = math.ceil((domain.upper - domain.lower) / size)
-                places = np.floor((self.values - float(domain.lower)) / float(size)).astype(np.int64)
-                codes = np.unique(np.clip(places, 0, num - 1), return_inverse=True)[1]
-        counts = np.bincount(codes)
-        shares = counts[counts > 0] / len(codes)
+                buckets = np.floor((self.values - float(domain.lower)) / float(size)).astype(np.int64)
+                codes = np.unique(np.clip(buckets, 0, num - 1), return_inverse=True)[1]
+        counts = np.bincount(codes, self.counts)
+        shares = counts[counts > 0] / self.counts.sum()
         bits = abs(float(-(shares * np.log2(shares)).sum()))
         return bits / max(1.0, math.log2(num)) if normalised else bits
 
 
-class _Records:
-    """All records of a dataset in one metric, sorted by their values. Private."""
+def record_values(dataset: Dataset) -> list[npt.NDArray[Any]]:
+    """Return the generalised attributes of all records: numbers, and codes of labels."""
+    columns = list[npt.NDArray[Any]]()
+    for attribute in dataset.schema.quasi_identifiers:
+        if isinstance(attribute.domain, Numeric):
+            columns.append(dataset.numbers(attribute.name) + 0.0)  # no negative zero, which prints otherwise
+        else:
+            columns.append(label_codes(dataset, attribute.name).astype(np.int32))
+    return columns
 
-    def __init__(self, mechanism: UtilityClusters, dataset: Dataset, progress: Progress | None = None) -> None:
-        self.mechanism, self.dataset = mechanism, dataset
-        self.progress: Progress = progress or (lambda stage: None)
-        stratum, self.num_strata = strata(dataset)
-        columns = []
-        for attribute in dataset.schema.quasi_identifiers:
-            numeric = isinstance(attribute.domain, Numeric)
-            values = dataset.numbers(attribute.name) if numeric else label_codes(dataset, attribute.name)
-            columns.append(_MetricColumn(attribute, values if numeric else values.astype(np.int32)))
-        # Order the rows by stratum, generalised values, sensitive values and persons.
-        keys: list[npt.NDArray[Any]] = [stratum, *(column.values for column in columns)]
-        keys += [_ranks(dataset, attribute) for attribute in dataset.schema.sensitive]
-        keys += [] if dataset.persons is None else [dataset.persons]
-        self.order = np.lexsort(keys[::-1])
-        self.columns = [replace(column, values=column.values[self.order]) for column in columns]
-        self.stratum = stratum[self.order]
-        self.person = None if dataset.persons is None else dataset.persons[self.order]
+
+class Comparison(Private):
+    """What all records together decide: the weights of attributes, and the metric in which records are compared."""
+
+    def __init__(self, mechanism: UtilityClusters, columns: Sequence[MetricColumn]) -> None:
+        self.mechanism, self.columns = mechanism, columns
         self.factors, importance = {}, mechanism.importance
         for column in self.columns:
             name = column.attribute.name
@@ -590,18 +612,128 @@ class _Records:
         self.weights = measures.shares_of(self.factors)
         # Numeric attributes come first in the metric.
         self.axes = np.argsort([column.coded is not None for column in self.columns], kind="stable")
-        numbers = [column.values for column in self.columns if column.coded is None]
-        coded = [column.dense() for column in self.columns if column.coded is not None]
-        number_rows = np.array(numbers) if numbers else np.zeros((0, len(self)))
-        code_rows = np.array([codes for codes, _ in coded], dtype=np.int32).reshape(len(coded), len(self))
-        tables = tuple(table for _, table in coded)
-        weights = np.array([self.weights[column.attribute.name] for column in self.columns])[self.axes]
-        diameters = np.array([column.diameter for column in self.columns])[self.axes]
-        unit = mechanism.scaling == "unit-variance"
-        scales = distance_deviations(number_rows, code_rows, tables) if unit else diameters
-        charge, near = near_weights(weights, diameters), near_weights(weights, scales)
-        self.metric = Metric(number_rows, code_rows, tables, charge, near)
+        ordered = [self.columns[axis] for axis in self.axes]
+        self.tables = tuple(column.distances for column in ordered if column.coded is not None)
+        weights = np.array([self.weights[column.attribute.name] for column in ordered])
+        scales = diameters = np.array([column.diameter for column in ordered])
+        if mechanism.scaling == "unit-variance":
+            tables: list[FloatArray | None] = [None] * (len(ordered) - len(self.tables))
+            pairs = zip(ordered, [*tables, *self.tables], strict=True)
+            scales = np.array(
+                [
+                    distance_moments(c.values if table is None else np.arange(len(c.values)), table, c.counts)[1]
+                    for c, table in pairs
+                ]
+            )
+        self.charge, self.near = near_weights(weights, diameters), near_weights(weights, scales)
         self.limits = dict(mechanism.given_limits)
+
+    def metric(self, values: Sequence[npt.NDArray[Any]]) -> Metric:
+        """Put the generalised attributes of some records into the metric."""
+        num = len(values[0])
+        ordered = [(self.columns[axis], values[axis]) for axis in self.axes]
+        numbers = [own for column, own in ordered if column.coded is None]
+        codes = [np.searchsorted(column.values, own) for column, own in ordered if column.coded is not None]
+        number_rows = np.array(numbers) if numbers else np.zeros((0, num))
+        code_rows = np.array(codes, dtype=np.int32).reshape(len(codes), num)
+        return Metric(number_rows, code_rows, self.tables, self.charge, self.near)
+
+    def constraints(self, **diverse: Any) -> Constraints | None:
+        """Return the constraints of clusterings; None if there are none, and then no clustering suppresses records."""
+        own = self.mechanism
+        if not self.limits and own.max_suppressed is None and own.l is None and own.t is None and own.price >= 1:
+            return None
+        limits = [measures.width_limit(c.attribute.domain, self.limits.get(c.attribute.name)) for c in self.columns]
+        most = 1.0 if own.max_suppressed is None else float(own.max_suppressed)
+        return Constraints(limits=np.array(limits)[self.axes], max_suppressed=most, **diverse)
+
+    def spared(self, constraints: Constraints | None, usable: int, num: int) -> Constraints | None:
+        """Return the constraints with the share of records that may still be suppressed besides small strata."""
+        most = self.mechanism.max_suppressed
+        if constraints is None or most is None:
+            return constraints
+        spare = math.floor(most * num) - (num - usable)
+        return replace(constraints, max_suppressed=min(1.0, max(0, spare) / usable))
+
+    def relief(self, dataset: Dataset) -> str:
+        own = self.mechanism
+        ways = {
+            "widen the limits": bool(self.limits),
+            "lower l": own.l is not None,
+            "raise t": own.t is not None,
+            "raise the price": own.price < 1,
+            lower_k(dataset): True,
+        }
+        *others, last = [way for way, given in ways.items() if given]
+        text = f"{', '.join(others)}, or {last}" if others else last
+        return text[0].upper() + text[1:]
+
+    def looks(
+        self, stratum: IntArray, members: Sequence[tuple[npt.NDArray[Any], IntArray]]
+    ) -> tuple[IntArray, list[Generalised]]:
+        """Give classes numbers by what is released about them, so that those that look alike become one."""
+        # Members are, for each attribute, values in the order of classes; extremes, or each code once, are enough.
+        columns = []
+        for column, (values, classes) in zip(self.columns, members, strict=True):
+            starts = np.flatnonzero(np.diff(classes, prepend=-1))
+            columns.append(_generalised(column, values, classes, starts))
+        keys = [stratum, *(key for _, column_keys in columns for key in column_keys)]
+        _, representative, merged = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
+        return merged.reshape(-1), [_chosen(of_class, representative) for of_class, _ in columns]
+
+    def checked(self, dataset: Dataset, sizes: IntArray, generalised: Sequence[Generalised]) -> dict[str, Any]:
+        """Check widths and suppression, and return what is stated about the classes."""
+        sums, num, lost = [], len(dataset), len(dataset) - int(sizes.sum())
+        for column, of_class in zip(self.columns, generalised, strict=True):
+            widths, name = _widths(of_class, column), column.attribute.name
+            limit = measures.width_limit(column.attribute.domain, self.limits.get(name))
+            if float(widths.max()) > limit + measures.LIMIT_TOLERANCE * max(1.0, limit):
+                raise InternalError(f"a class is wider in {name!r} than its limit")
+            sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
+        most = self.mechanism.max_suppressed
+        if most is not None and lost > most * num:
+            raise Refusal(
+                f"{percent(lost / num)} of the records would be suppressed, more than max_suppressed = "
+                f"{shown_number(most)} allows. Raise it. Or: {self.relief(dataset)}."
+            )
+        weights = tuple(self.weights[column.attribute.name] for column in self.columns)
+        generalisation = math.fsum(w * s for w, s in zip(weights, sums, strict=True)) / (num - lost)
+        return {
+            "generalised": tuple(generalised),
+            "losses": tuple(value + lost for value in sums),
+            "importance": weights,
+            "metric": measures.DISTORTION_METRIC,
+            "figures": {
+                "importance": Importance(factors=self.factors, weights=self.weights),
+                "distortion": Distortion(generalisation=generalisation, suppression=lost / num),
+            },
+        }
+
+    def refuse_all(self, dataset: Dataset, k: int) -> Refusal:
+        return Refusal(
+            f"at k = {k} every record would be suppressed, so nothing would be released. {self.relief(dataset)}."
+        )
+
+
+class _Records:
+    """All records of a dataset in one metric, sorted by their values. Private."""
+
+    def __init__(self, mechanism: UtilityClusters, dataset: Dataset, progress: Progress | None = None) -> None:
+        self.mechanism, self.dataset = mechanism, dataset
+        self.progress: Progress = progress or (lambda stage: None)
+        stratum, self.num_strata = strata(dataset)
+        values = record_values(dataset)
+        # Order the rows by stratum, generalised values, sensitive values and persons.
+        keys: list[npt.NDArray[Any]] = [stratum, *values]
+        keys += [ranks_of(released_column(dataset, item.name), item) for item in dataset.schema.sensitive]
+        keys += [] if dataset.persons is None else [dataset.persons]
+        self.order = np.lexsort(keys[::-1])
+        self.values = [column[self.order] for column in values]
+        self.stratum = stratum[self.order]
+        self.person = None if dataset.persons is None else dataset.persons[self.order]
+        columns = map(MetricColumn.of, dataset.schema.quasi_identifiers, values)
+        self.compared = Comparison(mechanism, list(columns))
+        self.metric = self.compared.metric(self.values)
         self.constraints = self._constraints()
         self.sizes = self._persons(self.stratum, self.num_strata)
 
@@ -609,23 +741,18 @@ class _Records:
         return len(self.order)
 
     def _constraints(self) -> Constraints | None:
-        """Return the constraints of clusterings; None if there are none, and then no clustering suppresses records."""
         own = self.mechanism
-        if not self.limits and own.max_suppressed is None and own.l is None and own.t is None and own.price >= 1:
-            return None
-        limits = [measures.width_limit(c.attribute.domain, self.limits.get(c.attribute.name)) for c in self.columns]
         diverse = own.l is not None or own.t is not None
-        ranks = [_ranks(self.dataset, a)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
-        for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
+        sensitive = self.dataset.schema.sensitive if diverse else ()
+        ranks = [ranks_of(released_column(self.dataset, item.name), item)[self.order] for item in sensitive]
+        for attribute, values in zip(sensitive, ranks, strict=True):
             num = int(values.max()) + 1
             if own.l is not None and own.l > num:
                 raise Refusal(
                     f"l = {shown_number(own.l)} requires more different values of {attribute.name!r} in each class "
                     f"than the {num} in the data. Lower l."
                 )
-        return Constraints(
-            limits=np.array(limits)[self.axes],
-            max_suppressed=1.0 if own.max_suppressed is None else float(own.max_suppressed),
+        return self.compared.constraints(
             l=1.0 if own.l is None else float(own.l),
             l_kind=own.l_kind,
             t=math.inf if own.t is None else float(own.t),
@@ -648,43 +775,37 @@ class _Records:
             self.progress(f"forming classes of {k}")
         of_record = self._clustered(k)
         if (of_record < 0).all():
-            raise Refusal(
-                f"at k = {k} every record would be suppressed, so nothing would be released. {self._relief()}."
-            )
-        of_record, generalised = self._looks(of_record)
+            raise self.compared.refuse_all(self.dataset, k)
+        # Records in the order of their classes, so that a class is a slice
+        records = np.flatnonzero(of_record >= 0)
+        records = records[np.argsort(of_record[records], kind="stable")]
+        classes = of_record[records]
+        firsts = records[np.flatnonzero(np.diff(classes, prepend=-1))]
+        looks, generalised = self.compared.looks(
+            self.stratum[firsts], [(values[records], classes) for values in self.values]
+        )
+        of_record[records] = looks[classes]
         # Count what is promised: whatever the clustering did, no smaller class is released.
         num_persons = int(self._persons(of_record, int(of_record.max()) + 1).min())
         if num_persons < k:
             raise InternalError("a class is smaller than k")
         sizes = measures.class_sizes(of_record[of_record >= 0])
-        sums = []
-        for column, of_class in zip(self.columns, generalised, strict=True):
-            widths, name = _widths(of_class, column), column.attribute.name
-            limit = measures.width_limit(column.attribute.domain, self.limits.get(name))
-            if float(widths.max()) > limit + measures.LIMIT_TOLERANCE * max(1.0, limit):
-                raise InternalError(f"a class is wider in {name!r} than its limit")
-            sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
-        most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
-        if most is not None and lost > most * len(self):
-            raise Refusal(
-                f"{percent(lost / len(self))} of the records would be suppressed, more than max_suppressed = "
-                f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
-            )
+        stated = self.compared.checked(self.dataset, sizes, generalised)
         # Refuse classes if their middles change a statistic by more than allowed (C3).
-        for column, of_class in zip(self.columns, generalised, strict=True):
+        for column, values, of_class in zip(self.compared.columns, self.values, generalised, strict=True):
             for statistic, most in dict(self.mechanism.keep).get(column.attribute.name, ()):
                 assert isinstance(of_class, Intervals)  # _check_schema: only numbers have statistics
                 middles = np.repeat((of_class.lower + of_class.upper) / 2, sizes)
                 compute = np.mean if statistic == "mean" else np.median
-                if (change := abs(float(compute(middles)) - float(compute(column.values))) / column.diameter) > most:
+                if (change := abs(float(compute(middles)) - float(compute(values))) / column.diameter) > most:
                     raise Refusal(
                         f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, but "
                         f"keep allows {shown_number(most)}. Raise that, raise its importance, or lower k."
                     )
         inside = of_record >= 0
         for attribute in self.dataset.schema.sensitive:
-            values = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
-            diverse, close = self.mechanism.reaches(of_record[inside], measures.ranked(values, attribute.describe()))
+            column = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
+            diverse, close = self.mechanism.reaches(of_record[inside], measures.ranked(column, attribute.describe()))
             if not (diverse and close):
                 limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
                 distance = "close to those of all released records as t" if diverse else "diverse as l"
@@ -693,65 +814,36 @@ class _Records:
                     f"requires. {'Raise t or k' if diverse else 'Lower l, raise k'}{limited}: larger classes are more "
                     "like the whole table."
                 )
-        weights = tuple(self.weights[column.attribute.name] for column in self.columns)
         of_row = np.empty(len(self), dtype=np.int64)
         of_row[self.order] = of_record
-        generalisation = math.fsum(w * s for w, s in zip(weights, sums, strict=True)) / (len(self) - lost)
-        return EquivalenceClasses(
-            of_row=of_row,
-            generalised=tuple(generalised),
-            losses=tuple(value + lost for value in sums),
-            importance=weights,
-            metric=measures.DISTORTION_METRIC,
-            fewest_persons=None if self.person is None else num_persons,
-            figures={
-                "importance": Importance(factors=self.factors, weights=self.weights),
-                "distortion": Distortion(generalisation=generalisation, suppression=lost / len(self)),
-            },
-        )
+        fewest = None if self.person is None else num_persons
+        return EquivalenceClasses(of_row=of_row, fewest_persons=fewest, **stated)
 
     def with_best_limits(self, k: int, classes: EquivalenceClasses) -> EquivalenceClasses:
         """Lower the distortion by limits that halve one domain after the other, the most important attribute first."""
         if self.mechanism.limits != AUTOMATIC:
             return classes
         best: dict[str, Fraction] = {}
-        for column in sorted(self.columns, key=lambda column: -self.weights[column.attribute.name]):
+        for column in sorted(self.compared.columns, key=lambda one: -self.compared.weights[one.attribute.name]):
             name = column.attribute.name
             for _, limit in halvings(column.attribute.domain):
-                self.limits = {**best, name: limit}
+                self.compared.limits = {**best, name: limit}
                 self.constraints = self._constraints()
                 try:
                     attempt = self.classes(k)
                 except Refusal:
                     break  # a narrower limit suppresses even more
                 if attempt.loss_sum < classes.loss_sum - measures.LIMIT_TOLERANCE:
-                    best, classes = dict(self.limits), attempt
+                    best, classes = dict(self.compared.limits), attempt
                 elif (attempt.of_row < 0).any():
                     break  # records are lost for nothing
-        self.limits = {}
+        self.compared.limits = {}
         self.constraints = self._constraints()
         return replace(classes, figures={**classes.figures, "limits_chosen": plain_pairs(tuple(sorted(best.items())))})
 
-    def _relief(self) -> str:
-        own = self.mechanism
-        ways = {
-            "widen the limits": bool(self.limits),
-            "lower l": own.l is not None,
-            "raise t": own.t is not None,
-            "raise the price": own.price < 1,
-            lower_k(self.dataset): True,
-        }
-        *others, last = [way for way, given in ways.items() if given]
-        text = f"{', '.join(others)}, or {last}" if others else last
-        return text[0].upper() + text[1:]
-
     def _clustered(self, k: int) -> IntArray:
-        own, constraints = self.mechanism, self.constraints
-        if constraints is not None and own.max_suppressed is not None:
-            # The share of records that may still be suppressed besides small strata
-            usable = int((self.sizes[self.stratum] >= k).sum())
-            spare = math.floor(own.max_suppressed * len(self)) - (len(self) - usable)
-            constraints = replace(constraints, max_suppressed=min(1.0, max(0, spare) / usable))
+        own, usable = self.mechanism, int((self.sizes[self.stratum] >= k).sum())
+        constraints = self.compared.spared(self.constraints, usable, len(self))
         of_record, num = np.full(len(self), -1, dtype=np.int64), 0
         starts = np.searchsorted(self.stratum, np.arange(self.num_strata + 1))  # records are sorted by stratum first
         for stratum in np.flatnonzero(self.sizes >= k).tolist():
@@ -785,22 +877,6 @@ class _Records:
             num += int(clusters.max(initial=-1)) + 1
         return of_record
 
-    def _looks(self, of_record: IntArray) -> tuple[IntArray, list[Generalised]]:
-        """Give classes numbers by what is released about them, and merge those that look alike."""
-        # Records in the order of their classes, so that a class is a slice
-        records = np.flatnonzero(of_record >= 0)
-        records = records[np.argsort(of_record[records], kind="stable")]
-        classes = of_record[records]
-        sizes = measures.class_sizes(classes)
-        starts = np.cumsum(sizes) - sizes
-        columns = [_generalised(column, column.values[records], classes, starts) for column in self.columns]
-        keys = [self.stratum[records[starts]], *(key for _, column_keys in columns for key in column_keys)]
-        _, representative, merged = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
-        inside = of_record >= 0
-        numbered = np.full(len(self), -1, dtype=np.int64)
-        numbered[inside] = merged.reshape(-1)[of_record[inside]]
-        return numbered, [_chosen(of_class, representative) for of_class, _ in columns]
-
 
 def _by_tenths(progress: Progress, what: str) -> Callable[[float], None]:
     """Turn shares of the completed work into progress lines, one for each tenth."""
@@ -816,7 +892,7 @@ def _by_tenths(progress: Progress, what: str) -> Callable[[float], None]:
 
 
 def _generalised(
-    column: _MetricColumn, values: npt.NDArray[Any], classes: IntArray, starts: IntArray
+    column: MetricColumn, values: npt.NDArray[Any], classes: IntArray, starts: IntArray
 ) -> tuple[Generalised, list[IntArray]]:
     """Return what is released about an attribute, class by class, and keys that classes which look alike share."""
     name, domain = column.attribute.name, column.attribute.domain
@@ -855,7 +931,7 @@ def _chosen(item: Generalised, classes: IntArray) -> Generalised:
     return replace(item, sets=tuple(item.sets[number] for number in classes.tolist()), diameters=diameters)
 
 
-def _widths(item: Generalised, column: _MetricColumn) -> FloatArray:
+def _widths(item: Generalised, column: MetricColumn) -> FloatArray:
     if isinstance(item, Intervals):
         return np.asarray(item.upper - item.lower)
     if isinstance(item, Nodes):
@@ -868,8 +944,8 @@ def _widths(item: Generalised, column: _MetricColumn) -> FloatArray:
     return measures.set_widths(domain, codes, np.array([len(labels) for labels in item.sets]))
 
 
-def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:
-    ranks = pc.rank(measures.ranked(released_column(dataset, attribute.name), attribute.describe()), tiebreaker="dense")
+def ranks_of(column: pa.Array, attribute: Attribute) -> IntArray:
+    ranks = pc.rank(measures.ranked(column, attribute.describe()), tiebreaker="dense")
     return np.asarray(ranks.to_numpy(zero_copy_only=False), dtype=np.int64) - 1
 
 

@@ -46,11 +46,18 @@ FORMAT = 1
 MAX_CERTIFICATE_BYTES = 16 << 20
 MAX_DIGITS = 128  # of an exact number that is written as text
 # Predicted errors of all sums of a level, compared with those of an empty table. Trips may be spread more thinly than
-# predicted, so a level is called noise somewhat below 1.
-NOISE_ERROR, GOOD_ERROR = 0.8, 0.5
+# predicted, so a level is called noise somewhat below 1. Good is what a planner may use as it is: off by a fifth.
+NOISE_ERROR, GOOD_ERROR = 0.8, 0.2
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
-_SIGNED_PREFIX = b"dunnage certificate 1\n"
+SIGNED_PREFIX = b"dunnage certificate 1\n"
 DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."
+PRINTED_FORMS = {  # regular expressions that Python and JavaScript read alike
+    "time": r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)",
+    "software": r"\d{1,3}(\.\d{1,3}){1,2}((a|b|rc|\.dev|\.post)\d{1,3})?",
+    "spend": r"[0-9a-f]{32}",
+    "spend by devices": r"allowances of task [0-9a-f]{64}",
+    "entry": r"None None|[1-9]\d{0,15} [0-9a-f]{64}",  # versions before 0.2 and devices state none
+}
 _ALTERED = "It was altered or damaged."
 
 Number = int | float | str  # an exact number in JSON: whole, decimal, or the text "p/q"
@@ -578,7 +585,7 @@ class Certificate(Model):
 
     def signed(self, key: str | os.PathLike[str]) -> Certificate:
         """Return the certificate signed with an Ed25519 private key (PEM file)."""
-        return self.model_copy(update={"signature": Signature.of(key, _SIGNED_PREFIX + self.digest.encode())})
+        return self.model_copy(update={"signature": Signature.of(key, SIGNED_PREFIX + self.digest.encode())})
 
     def check_signature(self, trusted: Collection[bytes] = (), revoked: Collection[bytes] = ()) -> str:
         """Check the signature, by one of the trusted keys if any are given, and say how far it can be trusted."""
@@ -586,7 +593,7 @@ class Certificate(Model):
             if trusted:
                 raise CheckFailed("certificate.json: not signed, so no key that you gave has signed it.")
             return "not signed: digests alone do not detect forgery"
-        public = self.signature.signer(_SIGNED_PREFIX + self.digest.encode())
+        public = self.signature.signer(SIGNED_PREFIX + self.digest.encode())
         if public is None:
             raise CheckFailed("certificate.json: the signature does not match the certificate.")
         # Whoever has a stolen key can also write an earlier time into a certificate, so no date excuses a revoked key.

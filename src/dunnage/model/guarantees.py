@@ -27,7 +27,9 @@ from typing import Any, ClassVar
 
 from dunnage._version import __version__
 from dunnage.errors import CompositionError, ParameterError
-from dunnage.exact import Exact, decimal_text, exact, plain
+from dunnage.exact import Exact, decimal_text, exact, plain, shown
+
+MOST_EPSILON = 700  # maximum epsilon: beyond it e to the epsilon is not a double, and no promise either
 
 
 class Neighbours(StrEnum):
@@ -201,7 +203,7 @@ class KAnonymity(_Value):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
-            raise ParameterError(f"k must be a whole number of at least 2. Got {str(self.k)[:20]}. Try k = 5.")
+            raise ParameterError(f"k must be a whole number of at least 2. Got {shown(self.k)}. Try k = 5.")
 
 
 @dataclass(frozen=True, kw_only=True)

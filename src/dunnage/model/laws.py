@@ -33,10 +33,10 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
 from dunnage.model.domains import Numeric, PointGrid
+from dunnage.model.guarantees import MOST_EPSILON
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 
-MOST_EPSILON = 700  # maximum epsilon: beyond it e to the epsilon is not a double, and no promise either
 _DIGITS = 40
 _PRINTED = 10**6
 

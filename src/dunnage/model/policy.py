@@ -268,7 +268,10 @@ class Written:
         except OSError as error:
             raise PolicyError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
         except (TypeError, ValueError):
-            raise ParameterError(f"policy must be a Policy or the path of one. Got {shown(path)}.") from None
+            raise ParameterError(
+                "policy must be a Policy, such as dn.Policy.from_dict(DICTIONARY), or the path of one. "
+                f"Got a {type(path).__name__}."
+            ) from None
         if len(content) > MAX_POLICY_BYTES:
             raise PolicyError(str(file), ["is larger than 1 MiB. Check the path: a policy is a short text file."])
         try:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,15 +54,16 @@ def compress(values: Any, block: Any, length: int, last: bool, start: Any, order
 
 
 @kernel
-def _digests(key: Any, data: Any, ends: Any, start: Any, orders: Any) -> Any:
+def _digests(key: Any, data: Any, begins: Any, ends: Any, start: Any, orders: Any) -> Any:
     """Return BLAKE2b-128 of each part of the data, none of them empty, under a key of 32 bytes, as two words."""
     result, state, block = np.empty((len(ends), 2), np.uint64), np.empty(16, np.uint64), np.zeros(16, np.uint64)
-    keyed, values, begin = start.copy(), np.empty(8, np.uint64), 0
+    keyed, values = start.copy(), np.empty(8, np.uint64)
     keyed[0] ^= np.uint64(0x01010000 ^ (32 << 8) ^ 16)
     block[:4] = key
     compress(keyed, block, 128, False, start, orders, state)
     for number in range(len(ends)):
         values[:] = keyed
+        begin = begins[number]
         at, size = 0, ends[number] - begin
         while at < size:
             block[:] = 0
@@ -73,17 +73,17 @@ def _digests(key: Any, data: Any, ends: Any, start: Any, orders: Any) -> Any:
             at += num
             compress(values, block, 128 + at, at == size, start, orders, state)
         result[number] = values[:2]
-        begin = ends[number]
     return result
 
 
-def digests(key: bytes, data: NDArray[np.uint8], ends: IntArray) -> Words:
-    """Return the digest of each part of some bytes, which end at the given places; no part may be empty."""
+def digests(key: bytes, data: NDArray[np.uint8], ends: IntArray, begins: IntArray | None = None) -> Words:
+    """Return the digest of each part of some bytes; by default one follows the other. No part may be empty."""
+    begins = np.append(0, ends)[: len(ends)] if begins is None else begins
     if len(ends) < _COMPILE_FROM:
-        content, starts = data.tobytes(), [0, *ends.tolist()]
-        own = (hashlib.blake2b(content[i:j], key=key, digest_size=16).digest() for i, j in pairwise(starts))
+        content, parts = data.tobytes(), zip(begins.tolist(), ends.tolist(), strict=True)
+        own = (hashlib.blake2b(content[i:j], key=key, digest_size=16).digest() for i, j in parts)
         return np.frombuffer(b"".join(own), dtype="<u8").reshape(-1, 2)
-    words: Words = _digests(np.frombuffer(key, dtype="<u8"), data, ends, _START, _ORDERS)
+    words: Words = _digests(np.frombuffer(key, dtype="<u8"), data, begins, ends, _START, _ORDERS)
     return words
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import Exact, exact, nearest_float, plain, share
+from dunnage.exact import Exact, exact, nearest_float, plain, share, shown
 from dunnage.kernels.bins.certified import ChancePacker, ClassPacking, bound_parts, pack_types, pack_vectors
 from dunnage.kernels.bins.chances import ClassSizes, Members, within_class_permutations
 from dunnage.kernels.bins.covering import CoverProgram, KindPatterns, PatternList
@@ -68,7 +68,7 @@ from dunnage.planning.spreading import (
     spread_slots,
     together,
 )
-from dunnage.planning.trucks import Truck
+from dunnage.planning.trucks import Capacity, Truck, listed
 from dunnage.release import Release, Uncertain
 
 Progress = Callable[[str], None]
@@ -139,7 +139,7 @@ Less = Callable[[_Solution, IntArray, Effort], _Solution | None]
 def pack(
     release: Release,
     *,
-    capacity: float | str | Sequence[float | str] | None = None,
+    capacity: Capacity | None = None,
     trucks: Sequence[Truck] | None = None,
     model: Model | None = None,
     by: str | None = None,
@@ -161,7 +161,7 @@ def pack(
         What the owner published. Nothing else is used.
     capacity
         The capacity of a truck: a number, a text with its unit (``"500kg"``), or one of these for each quantity
-        (``["500kg", "volume=9"]``).
+        (``["500kg", "volume=9"]``, or ``{"weight": 500, "volume": 9}``).
     trucks
         Instead of ``capacity``: the kinds of truck, with counts and costs. Kinds are chosen for the lowest cost.
     model
@@ -199,11 +199,11 @@ def pack(
     """
     start = time.monotonic()
     if not isinstance(seconds, int | float) or not seconds > 0:
-        raise ParameterError(f"seconds must be more than 0. Got {seconds!r}.")
+        raise ParameterError(f"seconds must be more than 0. Got {shown(seconds)}.")
     purchase = Purchase.of(extra_trucks, max_linkage)
     chosen = model or Standard()
     if box is not None and capacity is not None:
-        capacity = box.capacities([capacity] if isinstance(capacity, str | float | int) else capacity)
+        capacity = box.capacities(listed(capacity))
     sides = () if box is None else box.sides
     problem = PackingProblem.of(
         release, capacity=capacity, trucks=trucks, by=by, apart=apart, quantity=quantity, spread=spread, sides=sides

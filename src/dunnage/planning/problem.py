@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError, check_kind
-from dunnage.exact import Exact, exact, share, shown_number
+from dunnage.exact import Exact, exact, share, shown, shown_number
 from dunnage.kernels.bins.certified import BinKind
 from dunnage.kernels.bins.chances import Between, ClassSizes, Members
 from dunnage.kernels.bins.scalar import whole_numbers
 from dunnage.model.domains import Numeric, domain_from
-from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
+from dunnage.planning.trucks import Capacity, Truck, check_kinds, listed, parse_capacities
 from dunnage.release import Release, Uncertain
 from dunnage.text import several
 
@@ -44,7 +44,7 @@ class PackingProblem:
         cls,
         release: Release,
         *,
-        capacity: float | str | Sequence[float | str] | None,
+        capacity: Capacity | None,
         trucks: Sequence[Truck] | None,
         by: str | None,
         apart: str | None,
@@ -59,11 +59,13 @@ class PackingProblem:
         kinds = _trucks(release, capacity, trucks, quantity, sides)
         public = [name for name, item in release.attributes.items() if item.role == "public"]
         for column in (by, apart):
-            if column is not None and column not in public:
+            if column is not None and (not isinstance(column, str) or column not in public):
                 choice = f"Use {', '.join(public)}" if public else "The release has none, so remove this option"
-                raise ParameterError(f"rows can be packed apart only by a public column. Got {column!r}. {choice}.")
+                raise ParameterError(
+                    f"rows can be packed apart only by a public column. Got {shown(column)}. {choice}."
+                )
         if spread is not None and (type(spread) is not int or spread < 1):
-            raise ParameterError(f"spread must be a whole number of at least 1, for example 3. Got {spread!r}.")
+            raise ParameterError(f"spread must be a whole number of at least 1, for example 3. Got {shown(spread)}.")
         known = tuple(release.uncertain(name) for name in kinds[0].capacity)
         return cls(release=release, known=known, trucks=kinds, by=by, apart=apart, spread=spread)
 
@@ -241,7 +243,7 @@ def whole_columns(values: Sequence[FloatArray], capacities: Sequence[Sequence[fl
 
 def _trucks(
     release: Release,
-    capacity: float | str | Sequence[float | str] | None,
+    capacity: Capacity | None,
     trucks: Sequence[Truck] | None,
     quantity: str | None,
     sides: Sequence[str],
@@ -255,7 +257,7 @@ def _trucks(
         raise ParameterError(f"the release has no quantity {quantity!r}. It has: {', '.join(units)}.")
     wanted = units if quantity is None else {name: units[name] for name in (quantity, *sides)}
     if trucks is None:
-        texts = [capacity] if isinstance(capacity, str | float | int) else list(capacity or [])
+        texts = [] if capacity is None else listed(capacity)
         if not texts:
             raise ParameterError(f"no capacity is given. Give the capacity for {', '.join(wanted)}, for example 500.")
         return (Truck(name="truck", capacity=parse_capacities([str(text) for text in texts], wanted)),)

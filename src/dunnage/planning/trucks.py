@@ -93,6 +93,16 @@ def _is_amount(value: object) -> bool:
     return isinstance(value, Real) and 0 < float(value) < math.inf
 
 
+Capacity = float | str | Sequence[float | str] | Mapping[str, float]
+"""One capacity, several, or one by the name of each quantity."""
+
+
+def listed(capacity: Capacity) -> list[float | str]:
+    if isinstance(capacity, Mapping):
+        return [f"{name}={amount}" for name, amount in capacity.items()]
+    return list(capacity) if isinstance(capacity, Iterable) and not isinstance(capacity, str) else [capacity]
+
+
 def parse_capacities(texts: Sequence[str | float], units: Mapping[str, str]) -> dict[str, float]:
     """Read capacities such as ``500``, ``500kg`` or ``volume=9 m3``, by quantity."""
     capacities: dict[str, float] = {}

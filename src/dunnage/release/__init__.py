@@ -2,7 +2,7 @@
 """Release: what leaves the owner, in memory and as a folder.
 
 A release is tables plus a certificate. The folder has each table as Parquet and CSV, the certificate, a Frictionless
-``datapackage.json`` and a ``README.md`` for the receiver.
+``datapackage.json``, and for the receiver a ``README.md`` and two pages, one to read and one that checks the folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dunnage.model.guarantees import PROJECT, Basis
 from dunnage.model.trips import Universe
 from dunnage.notebooks import Displayed, Tabular
 from dunnage.release.kinds import COUNTS, ROWS, Kind, fill, floats, kind_of
-from dunnage.release.page import certificate_page
+from dunnage.release.page import certificate_page, verify_page
 from dunnage.tables.columns import portable, write_csv
 from dunnage.tables.parquet import Oversized, Parquet
 from dunnage.text import time_text
@@ -40,6 +40,7 @@ CERTIFICATE_FILE = "certificate.json"
 DATAPACKAGE_FILE = "datapackage.json"
 README_FILE = "README.md"
 PAGE_FILE = "certificate.html"
+VERIFY_FILE = "verify.html"
 CERTIFICATE_SCHEMA = "docs/schemas/certificate.schema.json"
 """The JSON Schema of certificates, by its path in the project."""
 TABLES = ("data", "classes", "members")
@@ -51,6 +52,7 @@ RELEASE_FILES = frozenset(
         DATAPACKAGE_FILE,
         README_FILE,
         PAGE_FILE,
+        VERIFY_FILE,
         *(f"{name}.{end}" for name in TABLES for end in ("csv", "parquet")),
     }
 )
@@ -235,18 +237,21 @@ class Release(Displayed, Tabular):
             scenarios=scenarios,
         )
 
+    def columns_of(self, table: str) -> list[dict[str, str]]:
+        """Return name, type and description of each column of a table, as a data package has them."""
+        return [
+            {
+                "name": column.name,
+                "type": next((name for check, name in _FRICTIONLESS_TYPES if check(column.type)), "string"),
+                "description": self.owner.column_words(column.name, self, table),
+            }
+            for column in self.as_text(table, slice(0, 0)).schema
+        ]
+
     def texts(self, folder: Path) -> dict[str, bytes]:
         """Return the texts for programs and people, by file name; the tables are already in the folder."""
         resources = []
         for name in self.tables:
-            columns = [
-                {
-                    "name": f.name,
-                    "type": next((name for check, name in _FRICTIONLESS_TYPES if check(f.type)), "string"),
-                    "description": self.owner.column_words(f.name, self, name),
-                }
-                for f in self.as_text(name, slice(0, 0)).schema
-            ]
             resource = {
                 "name": name,
                 "path": f"{name}.csv",
@@ -254,7 +259,7 @@ class Release(Displayed, Tabular):
                 "format": "csv",
                 "encoding": "utf-8",
                 "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
-                "schema": {"fields": columns},
+                "schema": {"fields": self.columns_of(name)},
             }
             resources.append(resource)
         certificate = self.certificate
@@ -269,6 +274,7 @@ class Release(Displayed, Tabular):
         }
         page = certificate_page(certificate, self.owner.loss_words(certificate))
         texts = {DATAPACKAGE_FILE: to_text(package), README_FILE: _readme(self), PAGE_FILE: page}
+        texts[VERIFY_FILE] = verify_page(tuple(sorted(RELEASE_FILES)), tuple(sorted({*texts, VERIFY_FILE})), TABLES)
         return {name: text.encode() for name, text in texts.items()}
 
     def write_files(self, folder: Path, *, sign: str | os.PathLike[str] | None = None) -> Certificate:

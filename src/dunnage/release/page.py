@@ -1,17 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificate as a page that a person without Python can read."""
+"""Two pages for a person without Python: the certificate to read, and a check of the release in the browser."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import re
+import typing
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from html import escape
+from types import NoneType, UnionType
 from typing import Any
 
-from dunnage.model.certificate import Certificate, ExpectedError, Total
-from dunnage.release.kinds import fill, text_of
-from dunnage.release.kinds.counts import NOISE_WORDS, expected_rows
+import pyarrow as pa
+from pydantic import BaseModel, JsonValue, WithJsonSchema
+
+from dunnage._version import __version__
+from dunnage.model.certificate import (
+    DIGESTS_SAY,
+    FORMAT,
+    MAX_CERTIFICATE_BYTES,
+    MAX_DIGITS,
+    PRINTED_FORMS,
+    SIGNED_PREFIX,
+    Certificate,
+    ExpectedError,
+    Total,
+)
+from dunnage.model.guarantees import PROJECT, KAnonymity, SampledDP
+from dunnage.model.hierarchies import ANY
+from dunnage.model.periods import MAX_LABEL
+from dunnage.model.schema import RIDER
+from dunnage.model.trips import END_COLUMNS
+from dunnage.release.kinds import (
+    COUNTS,
+    ESTIMATES,
+    GENERALISED,
+    NAMES_NOT_CHECKED,
+    PUBLIC,
+    ROWS,
+    SENSITIVE,
+    Unchecked,
+    fill,
+    text_of,
+)
+from dunnage.release.kinds.counts import NOISE_WORDS, CountsKind, expected_rows
+from dunnage.release.kinds.estimates import COLUMN_TYPES, OTHER, OUTSIDE, QUANTILES, SUM_TOLERANCE, EstimatesKind
+from dunnage.release.kinds.rows import TOLERANCE, ClassesKind, NoisyKind, SlotsKind
+from dunnage.tables.columns import PLAIN_NUMBER, RUNS_IN_SPREADSHEET
 from dunnage.text import unbroken
 
 BASIS_WORDS = {
@@ -59,7 +97,7 @@ def certificate_page(certificate: Certificate, loss_words: Iterable[str]) -> str
     page = fill(
         "certificate.html",
         style=style,
-        style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        style_hash=_hash(style),
         title=escape(title),
         basis=escape(basis),
         basis_name=escape(basis.capitalize()),
@@ -101,3 +139,130 @@ def _named(items: Iterable[tuple[str, str]]) -> str:
 def _bullets(items: Iterable[str]) -> str:
     lines = "".join(f"<li>{escape(item)}</li>\n" for item in items)
     return f"<ul>\n{lines}</ul>\n" if lines else ""
+
+
+# --- The page that checks a release
+
+PROMISE_NOT_HERE = "that guarantee, basis, assumptions, odds and sentences are what the mechanism promises"
+NOT_HERE: tuple[Unchecked, ...] = (
+    (
+        f"{PROMISE_NOT_HERE} with these parameters and columns, and that attributes, figures and totals are in their "
+        "form",
+    ),
+    ("that Parquet files have the same tables as CSV files, and no other byte",),
+    ("that README.md, datapackage.json, certificate.html and this page say what the certificate says",),
+    ("how classes were formed: levels of hierarchies, bounds on grids, paths, loss, t, distortion", "measures.loss"),
+    (
+        "how noise was added: its law and amount, the sizes of slots, and what is left out as too small",
+        *(f"measures.{name}" for name in ("noise", "published_intervals", "slots", "features", "reports")),
+    ),
+    ("that days and their number follow from the calendar", "measures.trips"),
+    ("that estimates, reports and losses are those of the task, and where its cells lie", "measures.task"),
+    ("times of day to the second: CSV files have them to the minute", "attributes.*.domain.clock"),
+)
+"""What ``verify`` checks, and the page in the folder cannot."""
+_MAX_TEXT = 1 << 28  # bytes of a table: browsers have texts of up to twice as many characters
+_SPACED = re.compile(
+    r"""("(?:[^"\\]|\\.)*"|`[^`]*`|/(?:[^/\\[ ]|\\.|\[(?:[^]\\]|\\.)*\])+/[a-z]*(?=[.,;)]))"""
+    r"""| ?([=<>+*?:,;(){}&|!\[\]%^~-]+) ?"""
+)  # texts and patterns of a line of the script as they are; elsewhere, spaces around signs
+_KEY_START = "302a300506032b6570032100"  # of an Ed25519 public key in DER
+
+
+@lru_cache(maxsize=1)
+def verify_page(files: tuple[str, ...], texts: tuple[str, ...], tables: tuple[str, ...]) -> str:
+    """Write the page, which is the same for all releases of a version; what it must know about one is in the folder."""
+    names = {pa.string(): "text", pa.float64(): "number?", pa.int64(): "integer?"}
+    kinds = {
+        "classes": ClassesKind,
+        "slots": SlotsKind,
+        "noisy": NoisyKind,
+        COUNTS: CountsKind,
+        ESTIMATES: EstimatesKind,
+    }
+    facts = {
+        "version": __version__,
+        "project": PROJECT,
+        "format": FORMAT,
+        "certificate": "certificate.json",
+        "files": files,
+        "texts": texts,
+        "tables": tables,
+        "types": _types(Certificate),
+        "forms": PRINTED_FORMS,
+        "max_certificate": MAX_CERTIFICATE_BYTES,
+        "max_text": _MAX_TEXT,
+        "max_digits": MAX_DIGITS,
+        "max_label": MAX_LABEL,
+        "prefix": SIGNED_PREFIX.decode(),
+        "key_start": _KEY_START,
+        "digests_say": DIGESTS_SAY,
+        "kinds": {"rows": ROWS, "counts": COUNTS, "estimates": ESTIMATES},
+        "models": {"k": KAnonymity.model, "sampled": SampledDP.model},
+        "roles": {"public": PUBLIC, "sensitive": SENSITIVE, "generalised": GENERALISED},
+        "rider": RIDER,
+        "any": ANY,
+        "ends": END_COLUMNS,
+        "estimates": [(name, names[kind]) for name, kind in COLUMN_TYPES.items()],
+        "outside": OUTSIDE,
+        "other": OTHER,
+        "quantiles": QUANTILES,
+        "tolerance": TOLERANCE,
+        "sum_tolerance": SUM_TOLERANCE,
+        "runs": RUNS_IN_SPREADSHEET.replace("x{", "u{"),
+        "plain_number": PLAIN_NUMBER,
+        "here": NOT_HERE,
+        "alone": {name: [*kind.unchecked, (NAMES_NOT_CHECKED,)] for name, kind in kinds.items()},
+    }
+    style = text_of("certificate.css") + text_of("verify.css")
+    # Without indentation, and spaces outside texts and patterns, the page is a quarter shorter.
+    lines = [line.strip() for line in text_of("verify.js").splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("//", "/**"))]
+    script = "\n".join(line if line.count("`") > 2 else _SPACED.sub(r"\1\2", line) for line in lines)
+    return fill(
+        "verify.html",
+        version=__version__,
+        style=style,
+        style_hash=_hash(style),
+        script=script,
+        script_hash=_hash(script),
+        facts=json.dumps(facts, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c"),
+    )
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _types(model: type[BaseModel]) -> dict[str, Any]:
+    """Describe a model and those in it for a script: tables (``?`` marks what may be missing), lists, values."""
+    found: dict[str, Any] = {}
+
+    def of(hint: Any) -> Any:
+        origin, parts = typing.get_origin(hint), typing.get_args(hint)
+        stated = [item.json_schema for item in parts[1:] if isinstance(item, WithJsonSchema)]
+        if hint is JsonValue:
+            return "json"
+        if stated and stated[0] is not None:  # read by a function of its own
+            return {"is": stated[0]["enum"]} if "enum" in stated[0] else {"all": "json"}
+        if origin in (typing.Union, UnionType):
+            return [of(part) for part in parts]
+        if origin is typing.Literal:
+            return {"is": parts}
+        if origin is list:
+            return {"list": of(parts[0])}
+        if origin is dict:
+            return {"all": of(parts[1])}
+        if isinstance(hint, type) and issubclass(hint, BaseModel):
+            if hint.__name__ not in found:
+                found[hint.__name__] = {}
+                hints = typing.get_type_hints(hint, include_extras=True)
+                found[hint.__name__] = {
+                    f"{name}{'' if item.is_required() else '?'}": of(hints[name])
+                    for name, item in hint.model_fields.items()
+                }
+            return f"#{hint.__name__}"
+        return {str: "text", int: "whole", float: "float", bool: "bool", NoneType: "null"}[hint]
+
+    of(model)
+    return found

@@ -9,6 +9,7 @@ import msgspec
 
 from dunnage._version import __version__
 from dunnage.collecting.periods import AlarmRules
+from dunnage.serving import identity
 from dunnage.serving import service as routes
 from dunnage.serving.web import ANYONE
 
@@ -24,16 +25,27 @@ _SAYS = {  # what each route does, the body it takes, and the status of success
     "PUT /v1/tasks/{task}/retention": ("Days after closing until reports are erased", routes.Retention, 200),
     "POST /v1/tasks/{task}/codes": ("Make one-time codes for devices", routes.NewCodes, 201),
     "GET /v1/tasks/{task}/devices": ("Devices that are enrolled", None, 200),
-    "DELETE /v1/tasks/{task}/devices/{device}": ("Erase a device: token, enrolment, counts", None, 200),
+    "DELETE /v1/tasks/{task}/devices/{device}": (
+        "Erase a device: token, enrolment, counts, identity record",
+        None,
+        200,
+    ),
     "GET /v1/tasks/{task}/periods": ("Periods and their states", None, 200),
     "GET /v1/tasks/{task}/periods/{day}": ("Counts of an open period, or the closing statement", None, 200),
     "POST /v1/tasks/{task}/periods/{day}/close": ("Close a period, once and for ever", routes.Closing, 200),
     "POST /v1/tasks/{task}/periods/{day}/erase": ("Erase the reports of a closed period", None, 200),
     "POST /v1/tasks/{task}/estimates": ("Estimate closed days and certify the release", routes.Days, 201),
     "GET /v1/tasks/{task}/estimates/{days}/{file}": ("A file of a release", None, 200),
-    "GET /v1/tasks/{task}/views/{by}": ("Estimates of closed days, by day, hour or tier", None, 200),
+    "GET /v1/tasks/{task}/views/{by}": ("Estimates of closed days, by day, hour, tier or public group", None, 200),
     "GET /v1/tasks/{task}/alarms": ("Alarms, and what they said of each day", None, 200),
     "PUT /v1/tasks/{task}/alarms": ("Set the alarms of the fleet", AlarmRules, 200),
+    "GET /v1/identity": ("Vehicles with an identity record, custodians, and requests that wait", None, 200),
+    "GET /v1/identity/log": ("Who opened which records, when and why", None, 200),
+    "POST /v1/identity/records": ("Seal identity records", identity.Records, 201),
+    "POST /v1/identity/records/{vehicle}/erase": ("Delete the key of a record", identity.Erasure, 200),
+    "POST /v1/identity/openings": ("Ask to open records, with the own share", identity.Opening, 202),
+    "POST /v1/identity/openings/{opening}": ("Open what another officer asked for", identity.SecondShare, 200),
+    "DELETE /v1/identity/openings/{opening}": ("Withdraw a request to open records", None, 200),
     "GET /v1/health": ("Whether the process is alive", None, 200),
     "GET /v1/ready": ("Whether reports can be stored now", None, 200),
     "GET /v1/metrics": ("Counters for Prometheus", None, 200),
@@ -82,7 +94,10 @@ def document() -> dict[str, object]:
             operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of[kind]}}}
         elif path.endswith("/reports"):
             binary = {"schema": {"type": "string", "format": "binary"}}
-            operation["requestBody"] = {"required": True, "content": {routes.FRAMES: binary, routes.LINES: binary}}
+            operation["requestBody"] = {
+                "required": True,
+                "content": dict.fromkeys((routes.FRAMES, routes.LINES, routes.WITH_TOKENS), binary),
+            }
         paths.setdefault(path, {})[method.lower()] = operation
     return {
         "openapi": "3.1.0",

@@ -535,7 +535,7 @@ def _history(visit: Visit) -> Response:
         became = book.spends[spend.id].partition(" in ")[0] if book else ""
         loss = str(spend.loss(book.statement.neighbours)) if book else ""
         spends.append([time_text(spend.at), spend.period or "none", loss, became])
-    how = {
+    how: dict[str, Any] = {
         "spends": spends,
         "told": book.text() if book else "",
         "command": f"dunnage ledger show {visit.studio.ledger}",

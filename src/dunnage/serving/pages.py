@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
@@ -13,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from dunnage.collecting.collector import CLOSED, ERASED, ESTIMATED
-from dunnage.collecting.periods import looks_of, statement_of
+from dunnage.collecting.periods import alarms_of, looks_of, statement_of
 from dunnage.collecting.store import Period
 from dunnage.devices.client import check_task
 from dunnage.devices.report import day_text
@@ -64,7 +65,7 @@ def _tasks(service: Service) -> dict[str, object]:
         "figures": [
             draw.Figure("Tasks", f"{len(rows)}", "known"),
             draw.Figure("Senders", f"{len(service.senders):,}", "enrolled"),
-            draw.Figure("Reports", f"{collector.counts['accepted']:,}", "stored since the start"),
+            draw.Figure("Reports", f"{collector.counts['accepted']:,}", "stored since the service started"),
         ],
         "tables": [("Tasks", ["Dataset", "Task", "Senders", "Days with reports"], rows)] if rows else [],
         "links": links,
@@ -90,7 +91,7 @@ def _task(service: Service, digest: str) -> dict[str, object]:
             statement = statement_of(service.store, period)
             reports = statement.reports
             cautions += [f"{statement.day}, {caution}" for caution in statement.cautions]
-        for purpose, tiers in reports.items():
+        for purpose, tiers in sorted(reports.items()):
             num = sum(tiers.values())
             by_tier = ", ".join(f"{name} {count:,}" for name, count in tiers.items())
             missing = percent(max(0.0, 1 - num / expected)) if expected else "nobody enrolled"
@@ -110,26 +111,63 @@ def _task(service: Service, digest: str) -> dict[str, object]:
         ],
         "tables": tables,
     }
-    if looks := looks_of(collector, digest):
-        alarms = [[str(look["rule"]), "ALARM" if look["alarm"] else "quiet", str(look["sentence"])] for look in looks]
-        tables.append(("Alarms", ["Rule", "State", "Look"], alarms[:_MAX_DAYS]))
+    rules = alarms_of(collector, digest)
+    if rules is not None and (looks := looks_of(collector, digest)):
+        risk = f"at most {percent(1 - rules.sure)} risk of a false one in {rules.looks} days"
+        tables.append((f"Alarms ({risk})", ["Rule", "Day", "State", "Estimate", "Alarm from"], _alarms(looks)))
     newest = _newest(service, digest)
     if newest is not None:
+        from dunnage.serving.service import ROBUST_FILE
         from dunnage.showing.estimates import estimate_pictures, has_maps
 
         days, release = newest
         content |= {
             "pictures": estimate_pictures(release),
             "estimated": f"Estimates of {days.replace('_', ' to ')}",
-            "cautions": [*cautions, *release.owner.cautions(release)],
         }
         if means := _means(release, days):
             title = f"With {MORE_DAYS} more days like these"
             tables.append((title, ["Mean", "Now", "Interval now", "Half width then"], means))
+        robust_file = service.data / "releases" / digest / f"{days}.{ROBUST_FILE}"
+        robust = json.loads(robust_file.read_bytes()) if robust_file.is_file() else {}
+        content["cautions"] = [*cautions, *release.owner.cautions(release), *_add_robust(robust, tables)]
         files = [CERTIFICATE_FILE, "data.csv", "README.md", *(["cells.geojson"] if has_maps(release) else [])]
+        files += [ROBUST_FILE] if robust else []
         content["links"] = [(f"/v1/tasks/{digest}/estimates/{days}/{name}", name) for name in files]
         content["links_title"] = "Download the release"
     return content
+
+
+def _alarms(looks: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    rows = []
+    for look in looks[:_MAX_DAYS]:
+        takes = "too few reports" if look["from_value"] is None else number_text(look["from_value"])
+        state = "ALARM" if look["alarm"] else "quiet"
+        rows.append([look["rule"], look["day"], state, number_text(look["value"]), takes])
+    return rows
+
+
+def _add_robust(robust: Mapping[str, Any], tables: list[tuple[str, list[str], list[list[Any]]]]) -> list[str]:
+    """Add what the numbers of set bits say, and cells that change if unlikely ones weigh less; return cautions."""
+    checks, cells, cautions = [], [], list[str]()
+    for purpose, made in robust.items():
+        for one in made["checks"]:
+            p_value = f"{one['p_value']:.2g}" if one["p_value"] > 1e-99 else "below 1e-99"
+            verdict = "not those of honest devices" if one["alarm"] else "as honest devices send"
+            checks.append([purpose, one["tier"], f"{one['num_reports']:,}", verdict, p_value])
+        if any(one["alarm"] for one in made["checks"]):
+            cautions.append(f"{purpose}: some reports are forged. Compare the map with its robust form below.")
+        for cell in made["differing"]:
+            shares = [[made[kind][end][cell] for end in ("value", "lower", "upper")] for kind in ("plain", "robust")]
+            texts = [f"{percent(value)} ({percent(lower)} to {percent(upper)})" for value, lower, upper in shares]
+            cells.append([f"{purpose}, cell {cell}", *texts])
+    if checks:
+        columns = ["Purpose", "Tier", "Reports", "Set bits", "p-value"]
+        tables.append(("Do the reports look forged?", columns, checks))
+    if cells:
+        title, columns = "Cells that change if unlikely reports weigh less", ["Cell", "All reports", "Robust"]
+        tables.append((title, columns, cells[:_MAX_DAYS]))
+    return cautions
 
 
 def _silence(task: Task, first: int | None) -> list[draw.Figure]:

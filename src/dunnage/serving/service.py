@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -46,7 +46,7 @@ from dunnage.collecting.intake import CODES, NEAR
 from dunnage.collecting.periods import ClosingStatement
 from dunnage.collecting.store import Period, Store
 from dunnage.collecting.tokens import Issuer, valid_tokens
-from dunnage.collecting.views import view
+from dunnage.collecting.views import GROUP, View, view
 from dunnage.devices.report import ID_BYTES, Report
 from dunnage.devices.sending import CONTENT_TYPE, CONTENT_TYPE_WITH_TOKENS
 from dunnage.devices.task import MAX_BYTES as MAX_TASK_BYTES
@@ -55,6 +55,8 @@ from dunnage.devices.tokens import KEY_BITS, TokenKey, split_tokens
 from dunnage.errors import DunnageError, InternalError, ParameterError, ReportError
 from dunnage.model.documents import canonical, check
 from dunnage.release import Release
+from dunnage.serving.identity import VAULT, Identities
+from dunnage.serving.senders import Sender, Senders
 from dunnage.serving.settings import Settings
 from dunnage.serving.web import (
     ANALYST,
@@ -63,6 +65,7 @@ from dunnage.serving.web import (
     DEVICE,
     LOG,
     MONITOR,
+    OFFICER,
     OPERATOR,
     PEOPLE,
     Door,
@@ -80,6 +83,8 @@ if TYPE_CHECKING:
 
 FRAMES, LINES, WITH_TOKENS = CONTENT_TYPE, "application/x-ndjson", CONTENT_TYPE_WITH_TOKENS
 NO_TOKEN = "no_token"  # code of a report without a valid token
+VIEWS = ("day", "hour", "tier", GROUP)
+ROBUST_FILE = "robust.json"  # beside a release: what the numbers of set bits say of its maps
 MAX_LINES, MAX_JSON = 1_000, MAX_TASK_BYTES + (1 << 16)
 RETRY_SECONDS = "5"
 
@@ -108,6 +113,13 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "GET /v1/tasks/{task}/views/{by}": (OPERATOR, ANALYST),
     "GET /v1/tasks/{task}/alarms": (OPERATOR, ANALYST),
     "PUT /v1/tasks/{task}/alarms": (OPERATOR, ANALYST),
+    "GET /v1/identity": (OFFICER,),
+    "GET /v1/identity/log": (OFFICER,),
+    "POST /v1/identity/records": (OPERATOR, OFFICER),
+    "POST /v1/identity/records/{vehicle}/erase": (OFFICER,),
+    "POST /v1/identity/openings": (OFFICER,),
+    "POST /v1/identity/openings/{opening}": (OFFICER,),  # another one
+    "DELETE /v1/identity/openings/{opening}": (OFFICER,),
     "GET /v1/health": (ANYONE,),
     "GET /v1/ready": (ANYONE,),
     "GET /v1/metrics": (MONITOR, OPERATOR),
@@ -132,6 +144,7 @@ class NewCodes(msgspec.Struct, forbid_unknown_fields=True):
     names: list[str]
     vehicles: int = 1  # behind one gateway
     valid_days: int = 7
+    group: str = ""  # public, such as a company or a region
 
 
 class Enrolment(msgspec.Struct, forbid_unknown_fields=True):
@@ -151,13 +164,6 @@ class Days(msgspec.Struct, forbid_unknown_fields=True, rename={"first": "from", 
     last: str
     confidence: float = 0.95
     allow_noise: bool = False
-
-
-class Sender(NamedTuple):
-    task: str
-    name: str
-    limit: int  # reports in a day
-    per_second: float  # requests; 0: no limit
 
 
 class Service:
@@ -180,13 +186,16 @@ class Service:
             self.store.close()
             raise
         self.collector = Collector(self.store, self._deliver, stopped=self._stopped, **clocks)
-        rows = self.store.book.rows("SELECT task, name, hash, vehicles FROM devices WHERE hash IS NOT NULL")
-        self.senders = {bytes(key): self._sender(task, name, vehicles) for task, name, key, vehicles in rows}
+        self.senders = Senders()
+        sql = "SELECT hash, task, name, vehicles, public_group FROM devices WHERE hash IS NOT NULL"
+        for key, *facts in self.store.book.rows(sql):
+            self.senders.put(bytes(key), self._sender(*facts))
         self.requests: Counter[tuple[str, int]] = Counter()
         self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
         self._answers: dict[int, bytes] = {}
         self.closing: list[Callable[[], None]] = []  # what else ends with the service
         self._issuers: dict[str, Issuer] = {}
+        self.identities = Identities(self.store.book, self.data / VAULT)
 
     @property
     def people(self) -> dict[bytes, Person]:
@@ -204,11 +213,12 @@ class Service:
     def _keep_person(self, key: bytes, person: Person) -> None:
         self.store.book.write("INSERT INTO people VALUES (?, ?, ?)", key, person.name, " ".join(sorted(person.roles)))
 
-    def _sender(self, digest: str, name: str, vehicles: int) -> Sender:
+    def _sender(self, digest: str, name: str, vehicles: int, group: str) -> Sender:
         task = self.collector.tasks[digest]
         limit = vehicles * task.schedule.slots_per_day * len(task.purposes)
         is_gateway = self.collector.senders[digest] == GATEWAY
-        return Sender(digest, name, limit, 0.0 if is_gateway else self.settings.requests_per_minute / 60)
+        per_second = 0.0 if is_gateway else self.settings.requests_per_minute / 60
+        return Sender(digest, name, limit, per_second, vehicles, group)
 
     # Reports
 
@@ -301,7 +311,8 @@ class Service:
             raise HttpError(413, "too_many_reports", message)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer | None] = loop.create_future()
-        self.collector.submit(collecting.Request(task, body, sender.name, sender.limit, future))
+        group = self.senders.kept_group(sender)
+        self.collector.submit(collecting.Request(task, body, sender.name, sender.limit, future, group))
         answer = await future
         if answer is None:
             raise busy()
@@ -445,6 +456,9 @@ class Service:
         most = 10_000_000 if self.collector.senders[digest] == GATEWAY else 1
         if not 1 <= given.vehicles <= most:
             raise ParameterError(f"vehicles must be 1 to {most:,} with these senders.")
+        if given.group and self.collector.senders[digest] == UNLINKABLE:
+            raise ParameterError("vehicles that nobody can tell apart have no group. Leave group out.")
+        group = checked_name(given.group) if given.group else ""
         expires = int(self.collector.now()) + given.valid_days * 86_400
         codes = {name: secrets.token_urlsafe(15) for name in names}
 
@@ -452,8 +466,8 @@ class Service:
             with self.store.book.turn() as book:
                 for name, code in codes.items():
                     book.execute("DELETE FROM codes WHERE task = ? AND name = ?", (digest, name))
-                    line = hashed(code), digest, name, given.vehicles, expires
-                    book.execute("INSERT INTO codes VALUES (?, ?, ?, ?, ?)", line)
+                    line = hashed(code), digest, name, given.vehicles, expires, group
+                    book.execute("INSERT INTO codes VALUES (?, ?, ?, ?, ?, ?)", line)
 
         await run_in_threadpool(write)
         return JSONResponse({"codes": codes}, 201)
@@ -462,32 +476,32 @@ class Service:
         digest, given = self._task(request), await decoded(request, Enrolment, self.settings)
         token = secrets.token_urlsafe(32)
 
-        def write() -> tuple[str, int] | None:
+        def write() -> tuple[str, int, str] | None:
             with self.store.book.turn() as book:
-                sql = "DELETE FROM codes WHERE hash = ? AND task = ? AND expires > ? RETURNING name, vehicles"
+                where = "hash = ? AND task = ? AND expires > ?"
+                sql = f"DELETE FROM codes WHERE {where} RETURNING name, vehicles, public_group"
                 now = int(self.collector.now())
                 found = book.execute(sql, (hashed(given.code), digest, now)).fetchall()
                 if not found:
                     return None
-                (name, vehicles), *_ = found
+                (name, vehicles, group), *_ = found
                 book.execute(
-                    "INSERT INTO devices VALUES (?, ?, ?, ?) ON CONFLICT (task, name) "
-                    "DO UPDATE SET hash = excluded.hash, vehicles = excluded.vehicles",
-                    (digest, name, hashed(token), vehicles),
+                    "INSERT INTO devices VALUES (?, ?, ?, ?, ?) ON CONFLICT (task, name) DO UPDATE "
+                    "SET hash = excluded.hash, vehicles = excluded.vehicles, public_group = excluded.public_group",
+                    (digest, name, hashed(token), vehicles, group),
                 )
-                return name, vehicles
+                return name, vehicles, group
 
         done = await run_in_threadpool(write)
         if done is None:
             raise HttpError(403, "code", "The code is not known, was used, or has expired. Ask for a new one.")
-        self.senders = {key: own for key, own in self.senders.items() if (own.task, own.name) != (digest, done[0])}
-        self.senders[hashed(token)] = self._sender(digest, *done)
+        self.senders.put(hashed(token), self._sender(digest, *done))
         return JSONResponse({"token": token}, 201)
 
     async def devices(self, request: Request) -> Response:
-        sql = "SELECT name, vehicles FROM devices WHERE task = ? ORDER BY name"
+        sql = "SELECT name, vehicles, public_group FROM devices WHERE task = ? ORDER BY name"
         rows = await run_in_threadpool(self.store.book.rows, sql, self._task(request))
-        return JSONResponse({"devices": [{"name": name, "vehicles": vehicles} for name, vehicles in rows]})
+        return JSONResponse({"devices": [dict(zip(("name", "vehicles", "group"), row, strict=True)) for row in rows]})
 
     async def erase_device(self, request: Request) -> Response:
         digest, name = self._task(request), str(request.path_params["device"])
@@ -497,17 +511,19 @@ class Service:
                 book.execute("DELETE FROM codes WHERE task = ? AND name = ?", (digest, name))
                 return int(book.execute("DELETE FROM devices WHERE task = ? AND name = ?", (digest, name)).rowcount)
 
+        of_identity = await run_in_threadpool(self.identities.erase_device, digest, name)
         if not await run_in_threadpool(write):
             raise HttpError(404, "unknown_device", "No device of this task has that name.")
-        self.senders = {key: own for key, own in self.senders.items() if (own.task, own.name) != (digest, name)}
+        self.senders.drop(digest, name)
         await run_in_threadpool(lambda: self.collector.forget_sender(digest, name))
         if self.collector.senders[digest] == UNLINKABLE:
             await run_in_threadpool(self._issuer(digest).erase, name)
+        erased = ["token", "enrolment", "counts of reports", *of_identity]
         kept = (
             "Its reports carry no name, so nobody can find them. A vehicle that kept their ids can erase those of open "
             "periods itself."
         )
-        return JSONResponse({"erased": ["token", "enrolment", "counts of reports"], "kept": kept})
+        return JSONResponse({"erased": erased, "kept": kept})
 
     # Periods
 
@@ -576,6 +592,12 @@ class Service:
         if not checked.ok:
             raise InternalError("estimates that were just written do not verify.")
         folder.with_suffix(".html").write_text(estimates_page(Release.read(folder)), encoding="utf-8")
+        maps = periods.robust_of_days(self.collector, digest, first, last, confidence)
+        robust = {name: {**made.to_dict(), "says": made.lines()} for name, made in maps.items()}
+        beside = folder.with_name(f"{folder.name}.{ROBUST_FILE}")
+        beside.unlink(missing_ok=True)
+        if robust:
+            beside.write_bytes(msgspec.json.encode(robust))
         if has_maps(release):
             folder.with_suffix(".geojson").write_text(geojson(release), encoding="utf-8")
         if first == last:
@@ -583,14 +605,16 @@ class Service:
         log("estimated", task=digest, days=folder.name)
         files = sorted(path.name for path in folder.iterdir())
         reports = sum(sum(tiers.values()) for tiers in release.certificate.estimates.reports.values())
-        return {"days": folder.name, "reports": reports, "verified": checked.ok, "files": files}
+        says = [line for made in maps.values() for line in made.lines()]
+        return {"days": folder.name, "reports": reports, "verified": checked.ok, "files": files, "robust": says}
 
     async def estimate_file(self, request: Request) -> Response:
         digest, days, name = self._task(request), request.path_params["days"], request.path_params["file"]
         if not re.fullmatch(r"\d{4}-\d\d-\d\d(_\d{4}-\d\d-\d\d)?", days) or not re.fullmatch(r"[\w.-]{1,60}", name):
             raise HttpError(404, "not_found", "There is no such file.")
         folder = self.data / "releases" / digest
-        path = folder / f"{days}.geojson" if name == "cells.geojson" else folder / days / name
+        beside = {"cells.geojson": f"{days}.geojson", ROBUST_FILE: f"{days}.{ROBUST_FILE}"}
+        path = folder / beside.get(name, f"{days}/{name}")
         if not path.is_file():
             raise HttpError(404, "not_found", "There is no such file.")
         kinds = {
@@ -608,9 +632,17 @@ class Service:
     async def view(self, request: Request) -> Response:
         digest, given = self._task(request), request.query_params
         first, last = _days(given.get("from", ""), given.get("to", ""))
-        sources = await run_in_threadpool(periods.stored_sources, self.collector, digest, first, last)
-        made = await run_in_threadpool(view, self.collector.tasks[digest], sources, request.path_params["by"])
-        return JSONResponse({"by": made.by, "lines": made.lines, "noise": made.noise, "says": made.sentences()})
+        made, few = await run_in_threadpool(self._view, digest, first, last, request.path_params["by"])
+        says = made.sentences() + ([f"groups with too few reports are left out: {', '.join(few)}"] if few else [])
+        return JSONResponse({"by": made.by, "lines": made.lines, "noise": made.noise, "says": says})
+
+    def _view(self, digest: str, first: int, last: int, by: str) -> tuple[View, list[str]]:
+        if by == GROUP:
+            return periods.view_of_groups(self.collector, digest, first, last)
+        if by not in VIEWS:
+            raise ParameterError(f"a view is by {', '.join(VIEWS)}.")
+        sources = periods.stored_sources(self.collector, digest, first, last)
+        return view(self.collector.tasks[digest], sources, by), []
 
     async def alarms(self, request: Request) -> Response:
         digest = self._task(request)
@@ -667,7 +699,10 @@ class Service:
     def roles_of(self, request: Request) -> frozenset[str]:
         # Cookies only read: nothing that a page of somebody else makes a browser send can change anything.
         person = self.door.person(request)
-        return frozenset() if person is None else person.roles
+        if person is None:
+            return frozenset()
+        # A session may be that of whoever sits at this machine; an officer of identity records has a token.
+        return person.roles if "authorization" in request.headers else person.roles - {OFFICER}
 
     async def sign_in(self, request: Request) -> Response:
         key, person = self.door.enter(code=request.query_params.get("code", ""))
@@ -737,7 +772,7 @@ async def decoded(request: Request, kind: type[Any], settings: Settings) -> Any:
 
 def make_app(service: Service, more: Sequence[Route] = ()) -> Starlette:
     """Put the routes together; each must have a line in ``MAY``, and each line a route. Those of the studio follow."""
-    from dunnage.serving import pages
+    from dunnage.serving import identity, pages
 
     handlers: Handlers = {
         "GET /v1/tasks/{task}": service.task,
@@ -767,6 +802,7 @@ def make_app(service: Service, more: Sequence[Route] = ()) -> Starlette:
         "GET /v1/openapi.json": service.openapi,
         "GET /sign-in": service.sign_in,
         **pages.handlers(service),
+        **identity.handlers(service),
     }
     app = Starlette(routes=[*guarded(service, handlers), *more])
     app.router.redirect_slashes = False

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -51,7 +51,7 @@ from dunnage.planning.linkage import (
 from dunnage.planning.models import PackingModel, Standard
 from dunnage.planning.plan import PLACES_HEADER, Linkage, Plan, linkage_text, named_rows, read_assignment
 from dunnage.planning.problem import PackingProblem
-from dunnage.planning.trucks import Truck, check_kinds, parse_capacities
+from dunnage.planning.trucks import Capacity, Truck, check_kinds, listed, parse_capacities
 from dunnage.publication import Key, unplanned_rows
 from dunnage.release import Release
 from dunnage.settle.repair import (
@@ -318,7 +318,7 @@ def apply(
     release: Release,
     key: Key,
     *,
-    capacity: float | str | Sequence[str | float] | None = None,
+    capacity: Capacity | None = None,
     trucks: Sequence[Truck] | None = None,
     repair: bool = False,
     leave_behind: bool = False,
@@ -556,9 +556,6 @@ def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
 # A plan as the owner receives it, checked against the release before any private number is used
 
 
-Capacity = float | str | Sequence[str | float]
-
-
 def received_plan(
     plan: Plan | str | os.PathLike[str], release: Release, capacity: Capacity | None, trucks: Sequence[Truck] | None
 ) -> Plan:
@@ -659,10 +656,6 @@ def _check_cells(plan: Plan, box: Box, release: Release, source: str) -> None:
     if wrong:
         problems = [Problem(f"row {row}: {words}") for row, words in wrong[:20]]
         raise InputError(source, [*problems, "Make the plan again."])
-
-
-def listed(capacity: Capacity) -> Sequence[str | float]:
-    return list(capacity) if isinstance(capacity, Iterable) and not isinstance(capacity, str) else [capacity]
 
 
 def _external_plan(path: Path, release: Release, capacity: Capacity | None, trucks: Sequence[Truck] | None) -> Plan:

@@ -382,8 +382,8 @@ def parse_moment(text: str) -> int:
 # --- Released tables: types that Parquet and CSV both bring back, and text that no spreadsheet runs
 
 # Spreadsheets in East Asian languages also run the wide forms of = + - @.
-_RUNS_IN_SPREADSHEET = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
-_PLAIN_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+RUNS_IN_SPREADSHEET = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
+PLAIN_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 MAX_SHEET_ROWS = 1_048_576  # of Excel, including the header
 SET_TYPE = pa.list_(pa.string())  # a column of sets of labels
 
@@ -407,8 +407,8 @@ def _portable_type(kind: pa.DataType) -> pa.DataType:
 
 def escape_text(column: pa.Array) -> pa.Array:
     """Put a quote before text that a spreadsheet would run; plain numbers do not change."""
-    runs = pc.match_substring_regex(column, _RUNS_IN_SPREADSHEET)
-    number = pc.match_substring_regex(column, _PLAIN_NUMBER)
+    runs = pc.match_substring_regex(column, RUNS_IN_SPREADSHEET)
+    number = pc.match_substring_regex(column, PLAIN_NUMBER)
     return pc.if_else(pc.and_(runs, pc.invert(number)), pc.binary_join_element_wise("'", column, ""), column)
 
 

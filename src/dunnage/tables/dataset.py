@@ -190,7 +190,7 @@ class Dataset:
         """The first row of each batch of which there is a digest, where rows live elsewhere."""
         return ()
 
-    def draw_rows(self, maker: Any, noise: Any) -> Any:
+    def draw_rows(self, maker: Any, noise: Any, classes: Any = None) -> Any:
         """Release rows that stay where they live."""
         raise InternalError("these rows are here.")
 
@@ -557,7 +557,7 @@ def _content(column: pa.Array) -> Iterator[Any]:
 
 
 _LANES = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)  # two odd numbers, each for 64 of 128 bits
-_CHUNK_BYTES = 1 << 24
+_CHUNK_BYTES, _SAMPLE = 1 << 21, 4096
 
 
 def _mixed(values: Words) -> Words:
@@ -567,17 +567,17 @@ def _mixed(values: Words) -> Words:
     return values ^ (values >> np.uint64(31))
 
 
-def _text_hashes(texts: pa.Array, lane: int) -> Words:
-    """Return a hash of each text: its bytes as digits of a number in an odd base, modulo 2^64."""
+def _text_hashes(texts: pa.Array) -> list[Words]:
+    """Return hashes of each text, by lane: its bytes as digits of a number in an odd base, modulo 2^64."""
     _, offsets, content = texts.buffers()
     ends = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    lengths, hashes = np.diff(ends), np.zeros(len(texts), dtype=np.uint64)
+    lengths, hashes = np.diff(ends), [np.zeros(len(texts), dtype=np.uint64) for _ in _LANES]
     if content is None or not len(texts) or ends[-1] == ends[0]:
         return hashes
     data = np.frombuffer(content, dtype=np.uint8)
-    powers = np.full(int(lengths.max()) + 1, _LANES[lane], dtype=np.uint64)
-    powers[0] = 1
-    powers = np.cumprod(powers)
+    powers = [
+        np.cumprod(np.append(np.uint64(1), np.full(int(lengths.max()), lane, dtype=np.uint64))) for lane in _LANES
+    ]
     first = 0
     while first < len(texts):  # a few megabytes at a time
         last = max(first + 1, int(np.searchsorted(ends, ends[first] + _CHUNK_BYTES)) - 1)
@@ -586,31 +586,39 @@ def _text_hashes(texts: pa.Array, lane: int) -> Words:
             starts = ends[some] - ends[some[0]]
             total = int(lengths[some].sum())
             place = np.arange(total) - np.repeat(starts, lengths[some])
-            terms = (data[ends[some[0]] : ends[some[0]] + total].astype(np.uint64) + np.uint64(1)) * powers[place]
-            hashes[some] = np.add.reduceat(terms, starts)
+            digits = data[ends[some[0]] : ends[some[0]] + total].astype(np.uint64) + np.uint64(1)
+            for own, power in zip(hashes, powers, strict=True):
+                own[some] = np.add.reduceat(digits * power[place], starts)
         first = last
-    hashes += lengths.astype(np.uint64) * powers[-1]
+    for own, power in zip(hashes, powers, strict=True):
+        own += lengths.astype(np.uint64) * power[-1]
     return hashes
 
 
 def fingerprints(table: pa.Table) -> tuple[bytes, bytes]:
     """Return fingerprints of the rows of a table, in their order and in any order, whatever the order of columns."""
     # They recognise rows that did not change; they are no digest that withstands somebody who looks for collisions.
-    lanes = []
-    for lane in range(len(_LANES)):
-        rows = np.zeros(table.num_rows, dtype=np.uint64)
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            seed = np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big"))
-            values = decoded(column.combine_chunks())
-            missing = mask_of(pc.is_null(values))
-            if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
-                numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
-                hashes = numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64).view(np.uint64)
-            else:
-                encoded = pc.fill_null(values.cast(pa.large_string()), "").dictionary_encode()
-                hashes = _text_hashes(encoded.dictionary, lane)[encoded.indices.to_numpy(zero_copy_only=False)]
-            rows += _mixed(_mixed(hashes ^ seed) + missing.astype(np.uint64) * np.uint64(_LANES[lane]))
-        lanes.append(_mixed(rows))
+    lanes = [np.zeros(table.num_rows, dtype=np.uint64) for _ in _LANES]
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        seed = np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big"))
+        values = decoded(column.combine_chunks())
+        missing = mask_of(pc.is_null(values))
+        if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+            numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+            hashes = [numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64).view(np.uint64)] * len(
+                lanes
+            )
+        else:
+            texts = pc.fill_null(values.cast(pa.large_string()), "")
+            if 2 * pc.count_distinct(texts[:_SAMPLE]).as_py() > min(len(texts), _SAMPLE):
+                hashes = _text_hashes(texts)
+            else:  # few distinct texts
+                encoded = texts.dictionary_encode()
+                places = encoded.indices.to_numpy(zero_copy_only=False)
+                hashes = [own[places] for own in _text_hashes(encoded.dictionary)]
+        for lane, (rows, own) in enumerate(zip(lanes, hashes, strict=True)):
+            rows += _mixed(_mixed(own ^ seed) + missing.astype(np.uint64) * np.uint64(_LANES[lane]))
+    lanes = [_mixed(rows) for rows in lanes]
     in_order = hashlib.sha256(b"".join(lane.tobytes() for lane in lanes)).digest()
     sums = b"".join(int(lane.sum(dtype=np.uint64)).to_bytes(8, "big") for lane in lanes)
     return in_order, len(lanes[0]).to_bytes(8, "big") + sums
@@ -865,7 +873,8 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
     if not hasattr(data, "__arrow_c_stream__"):
         raise ParameterError(
             "data must be a path or a frame with the Arrow C stream interface. "
-            f"Got {type(data).__name__}. Pass a pyarrow table, a polars or a pandas (2.2+) frame."
+            f"Got {type(data).__name__}. Pass a pyarrow table, a pandas (2.2+) or a polars frame (of a lazy one, its "
+            ".collect()); pyarrow.table(...) makes one of a dictionary of columns."
         )
     try:
         table = pa.table(data)
@@ -874,7 +883,7 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
         table = table.drop_columns([name for name in table.column_names if _PANDAS_INDEX.fullmatch(name)])
     except Exception:  # this runs the code of the frame, and its errors may quote cells
         raise ParameterError(
-            f"the {type(data).__name__} does not convert to Arrow. Use one type in each column."
+            f"the {type(data).__name__} does not convert to Arrow. Use one type in each column, and each name once."
         ) from None
     return Dataset.from_table(table, rules, period=period)
 

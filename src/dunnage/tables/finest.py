@@ -22,8 +22,28 @@ from dunnage.tables.columns import Private
 
 MAX_KEY = 2**62
 _DENSE, _MIN_DENSE = 4, 1024  # a table has at most so many cells for each row
+_SAMPLE = 4096  # values that are looked at to see whether many are equal
 _MIN_PENDING = 1 << 18  # combinations that are kept before they are merged
 CHANGED = "changed while it was read. Nothing that depends on it can be used. Publish a copy that stays as it is."
+
+
+def _ranked(column: pa.Array) -> tuple[pa.Array, IntArray]:
+    """Return the distinct values of a column in order, nulls last, and which of them each row has."""
+    if pa.types.is_float64(column.type) and not column.null_count and len(column) > _SAMPLE:
+        numbers = column.to_numpy() + 0.0  # one zero, not two
+        if 2 * len(np.unique(numbers[:_SAMPLE])) > _SAMPLE:  # hardly any value occurs twice: sorting is cheaper
+            order = np.argsort(numbers)
+            ordered = numbers[order]
+            new = np.append(True, ordered[1:] != ordered[:-1])
+            ranks = np.empty(len(numbers), dtype=np.int64)
+            ranks[order] = np.cumsum(new) - 1
+            return pa.array(ordered[new]), ranks
+        column = pa.array(numbers)
+    encoded = column.dictionary_encode(null_encoding="encode")
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return encoded.dictionary.take(pa.array(order)), places[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,13 +57,12 @@ class Finest(Private):
     def of(cls, columns: Mapping[str, pa.Array], weights: IntArray | None = None, *, with_rows: bool = False) -> Finest:
         values, codes = {}, []
         for name, column in columns.items():
-            encoded = column.dictionary_encode(null_encoding="encode")
-            order = pc.sort_indices(encoded.dictionary)
-            values[name] = encoded.dictionary.take(order)
-            rank = np.empty(len(order), dtype=np.int64)
-            rank[order.to_numpy()] = np.arange(len(order))
-            codes.append(rank[encoded.indices.to_numpy(zero_copy_only=False)])
+            values[name], ranks = _ranked(column)
+            codes.append(ranks)
         sizes = [len(distinct) for distinct in values.values()]
+        if len(codes) == 1:  # each value is a combination
+            counts = np.bincount(codes[0], weights, minlength=sizes[0]).astype(np.int64)
+            return cls(values, (np.arange(sizes[0]),), counts, codes[0] if with_rows else None)
         keys, num_keys = combined(list(zip(codes, sizes, strict=True)))
         if num_keys <= _DENSE * len(keys) + _MIN_DENSE:
             counts = np.bincount(keys, weights, minlength=num_keys).astype(np.int64)  # exact below 2^53
@@ -155,6 +174,8 @@ class CountingFold(abc.ABC):
         return [Finest.load(data)] if data else []
 
     def result(self, state: list[Finest]) -> Finest:
+        if not state:  # of no rows
+            return Finest({}, (), np.zeros(0, dtype=np.int64))
         return state[0] if len(state) == 1 else Finest.merged(state)
 
 

@@ -101,9 +101,10 @@ def is_named(path: Path, endings: tuple[str, ...]) -> bool:
 
 def checked_path(path: Path, endings: tuple[str, ...] = ENDINGS) -> Path:
     """Refuse a path that is not a file or a folder of Parquet files, or has another ending."""
-    if not path.is_file() and not parquet_files(path):
-        what = "is a folder, not a file" if path.is_dir() else "is not a file" if path.exists() else "does not exist"
-        raise InputError(str(path), [f"{what}. Check the path."])
+    if path.is_dir():
+        _check_folder(path)
+    elif not path.is_file():
+        raise InputError(str(path), [f"{'is not a file' if path.exists() else 'does not exist'}. Check the path."])
     if not (path.is_dir() or is_named(path, endings)):
         raise InputError(str(path), [f"has an unknown ending. Use one of {', '.join(endings)}."])
     return path
@@ -113,6 +114,25 @@ def parquet_files(path: Path) -> list[Path]:
     """Return the Parquet files of a folder by name, or the file itself; an empty list if there are none."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     return [file for file in files if is_named(file, PARQUET_ENDINGS) and file.name[0] not in "._" and file.is_file()]
+
+
+def _check_folder(path: Path) -> None:
+    """Refuse a folder without Parquet files, and one with other rows, which nobody would read."""
+    files, others = parquet_files(path), []
+    for entry in sorted(path.iterdir()):
+        of_rows = is_named(entry, ENDINGS) if entry.is_file() else any(map(parquet_files, (entry, *entry.rglob("*/"))))
+        if entry not in files and entry.name[0] not in "._~" and of_rows:
+            others.append(entry)
+    if files and not others:
+        return
+    what, remedy = "is a folder without Parquet files", "Name a file, or a folder of Parquet files."
+    if files:
+        what, remedy = f"also has {others[0].name!r}, which is not read", "Move it away."
+    elif others and others[0].is_dir():
+        what, remedy = "has only folders of Parquet files", "Put all files into one folder, with all columns."
+    elif others:
+        what, remedy = "is a folder, and only Parquet files are read from folders", f"Name a file: {others[0]}."
+    raise InputError(str(path), [Problem(what, remedy=remedy)])
 
 
 def data_files(path: Path) -> list[Path]:
@@ -136,7 +156,9 @@ def read_table(path: Path, options: ReadOptions, wanted: Iterable[str] = (), lim
     if not path.is_dir() and not is_named(path, PARQUET_ENDINGS):
         content, delimiter = csv_content(path, options.encoding), options.delimiter_in(path)
         with _refusing_csv(path, _BLOCK_BYTES):
-            names = _csv_names(path, lambda: io.BytesIO(content), delimiter, quoted=b'"' in content)
+            names = _csv_names(
+                path, lambda: io.BytesIO(content), delimiter, quoted=not _plain_quotes(content, delimiter)
+            )
             table, bad_rows = _parse_csv(content, names, delimiter)
         return _without(table, bad_rows, len(names), "Fix or quote the cells.")
     tables: list[pa.Table] = []
@@ -167,6 +189,12 @@ def _refusing_parquet(part: Path) -> Iterator[None]:
 def _check_columns(path: Path, part: Path, first: pa.Schema, own: pa.Schema) -> None:
     if not first.equals(own):
         what = f"has different columns or types from {parquet_files(path)[0].name} in the same folder"
+        kinds, others = (dict(zip(schema.names, schema.types, strict=True)) for schema in (first, own))
+        for name in {**kinds, **others}:
+            if kinds.get(name) != others.get(name):
+                words = "is missing" if name not in others else "has another type" if name in kinds else "is new"
+                what += f": {name!r} {words}"
+                break
         raise InputError(str(part), [f"{what}. Check it, or write it again."])
 
 
@@ -179,6 +207,21 @@ def _refusing_csv(path: Path, max_bytes: int) -> Iterator[None]:
     except (pa.ArrowException, csv.Error, StopIteration):
         remedy = f"Check quotes, [read] delimiter, and that no row is larger than {max_bytes >> 20} MiB."
         raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
+
+
+def _plain_quotes(content: bytes, delimiter: str) -> bool:
+    """Return whether all quotes are pairs around whole cells of usual length: no need to read row by row."""
+    data = np.frombuffer(content, dtype=np.uint8)
+    quotes = np.flatnonzero(data == ord('"'))
+    if len(quotes) % 2 or len(delimiter) != 1:
+        return False
+    ends = np.zeros(257, dtype=bool)
+    ends[[*map(ord, delimiter), *b"\r\n", 256]] = True  # 256: where the file begins and ends
+    around = np.full(len(data) + 2, 256, dtype=np.uint16)
+    around[1:-1] = data
+    opened, closed = quotes[::2], quotes[1::2]
+    plain = ends[around[opened]].all() and ends[around[closed + 2]].all()
+    return bool(plain and (closed - opened).max(initial=0) < csv.field_size_limit() and ord(delimiter) < 256)
 
 
 def _csv_names(path: Path, opened: Callable[[], BinaryIO], delimiter: str, *, quoted: bool) -> list[str]:
@@ -673,7 +716,7 @@ class RowStream:
         """Return every row group of Parquet files; names do not depend on where the files are."""
         return [
             Piece(f"{part.name}:{groups[0]}".encode(), first, part.absolute(), groups[0], file_stamp(part))
-            for part, groups, first in self.pieces(1)
+            for part, groups, first in self.pieces(0)
         ]
 
     def batches(self, columns: Sequence[str], num_rows: int) -> Iterator[tuple[pa.RecordBatch, IntArray]]:

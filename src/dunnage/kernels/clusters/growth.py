@@ -17,7 +17,7 @@ import heapq
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -36,29 +36,35 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray, kernel, piece
 _ALL_ALIKE = 1e-9  # a deviation below this share of the mean is rounding: the distances are all the same
 
 
-def distance_moments(values: npt.NDArray[Any], table: FloatArray | None = None) -> tuple[float, float]:
-    """Return the mean and the standard deviation of the distances of all pairs of records."""
-    num = len(values)
+def distance_moments(
+    values: npt.NDArray[Any], table: FloatArray | None = None, counts: IntArray | None = None
+) -> tuple[float, float]:
+    """Return the mean and the standard deviation of the distances of all pairs of records.
+
+    With ``counts``, values are distinct and rising, and each stands for so many records.
+    """
+    if counts is None:
+        values, counts = np.unique(values, return_counts=True)
+    num = int(counts.sum())
     if num < 2:
         return 0.0, 0.0
     if table is None:
-        # One sort: in sorted order x[i] is added in i pairs and subtracted in n - 1 - i, and the squares of all
-        # differences add up to n times the squares of all deviations from the mean.
-        ordered = np.sort(values)
-        centred = ordered.astype(np.float64) - float(ordered[num // 2])  # small numbers: less is lost to rounding
+        # In sorted order x[i] is added in i pairs and subtracted in n - 1 - i, and the squares of all differences add
+        # up to n times the squares of all deviations from the mean.
+        ends = np.cumsum(counts)
+        middle = float(values[np.searchsorted(ends, num // 2, side="right")])
+        centred = values.astype(np.float64) - middle  # small numbers: less is lost to rounding
         num_pairs = num * (num - 1) / 2
-        mean = float((2 * np.arange(num) - num + 1) @ centred) / num_pairs
+        mean = float((counts * (2 * ends - counts - num)) @ centred) / num_pairs
         if num == 2:
             return mean, 0.0
-        squares = num * float(np.square(centred - centred.mean()).sum()) / num_pairs
+        squares = num * float(counts @ np.square(centred - counts @ centred / num)) / num_pairs
         # With three records or more, distances of numbers are equal only if all are 0: this difference loses no digits.
         return mean, math.sqrt(max(0.0, squares - mean * mean))
-    counts = np.bincount(values, minlength=len(table))
-    present = np.flatnonzero(counts)
-    often = counts[present].astype(np.float64)
+    often = counts.astype(np.float64)
     pairs = np.outer(often, often)  # ordered pairs; a code meets itself in its other records only
     np.fill_diagonal(pairs, often * (often - 1))
-    distances = np.asarray(table, dtype=np.float64)[np.ix_(present, present)]
+    distances = np.asarray(table, dtype=np.float64)[np.ix_(values, values)]
     mean = float((pairs * distances).sum() / pairs.sum())
     deviation = math.sqrt(float((pairs * np.square(distances - mean)).sum() / pairs.sum()))
     return mean, deviation if deviation > _ALL_ALIKE * mean else 0.0
@@ -799,11 +805,16 @@ SIZE = 20_000  # a table of up to this many records is one block
 TARGET = 12_500  # larger tables are cut into blocks of about this many
 
 
+def num_blocks(num_records: int, size: int = SIZE) -> int:
+    return 1 if num_records <= size else -(-num_records // min(size, TARGET))
+
+
 def grow_in_blocks(
     metric: Metric,
     k: int,  # smallest number of distinct persons in a class; of records when `person` is not given
     *,
     size: int = SIZE,
+    num: int | None = None,  # into how many blocks records are cut that are a part of a larger table
     constraints: Constraints | None = None,
     person: IntArray | None = None,  # code of the person of each record, from 0
     price: float = 1.0,  # what a record in no class costs
@@ -813,7 +824,7 @@ def grow_in_blocks(
     """Return classes grown in blocks: heads may be postponed in a table of one block, but not in larger ones."""
     # The result does not depend on how many blocks are grouped at once. No cut leaves a block with too few persons for
     # one class, so every block can be grouped if the table can.
-    if len(metric) <= size:
+    if len(metric) <= size and num is None:
         return grow(metric, k, constraints=constraints, person=person, price=price, progress=progress)
 
     def grown(block: IntArray) -> IntArray:
@@ -823,7 +834,7 @@ def grow_in_blocks(
 
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
-    parts = list(blocks(metric, k, size=size, person=person))
+    parts = list(blocks(metric, k, size=size, num=num, person=person))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     pool = ThreadPoolExecutor(max_workers=max(1, min(workers or cores, len(parts))))
     try:
@@ -837,53 +848,93 @@ def grow_in_blocks(
     finally:
         pool.shutdown(cancel_futures=True)
     # Classes are numbered one block after another, whichever is ready first.
-    of_record, num = np.full(len(metric), -1, dtype=np.int64), 0
+    of_record, num_classes = np.full(len(metric), -1, dtype=np.int64), 0
     for future, block in futures.items():
         inside = future.result()
-        of_record[block] = np.where(inside >= 0, inside + num, -1)
-        num += int(inside.max(initial=-1)) + 1
+        of_record[block] = np.where(inside >= 0, inside + num_classes, -1)
+        num_classes += int(inside.max(initial=-1)) + 1
     return of_record
 
 
-def blocks(metric: Metric, k: int, *, size: int = SIZE, person: IntArray | None = None) -> Iterator[IntArray]:
+def blocks(
+    metric: Metric, k: int, *, size: int = SIZE, num: int | None = None, person: IntArray | None = None
+) -> Iterator[IntArray]:
     """Return the records of each block, in ascending order."""
     # block, and how many parts it is still to be cut into: parts of equal size need equal time
-    num = 1 if len(metric) <= size else -(-len(metric) // min(size, TARGET))
-    waiting = [(np.arange(len(metric), dtype=np.int64), num)]
+    waiting = [(np.arange(len(metric), dtype=np.int64), num or num_blocks(len(metric), size))]
     while waiting:
         block, parts = waiting.pop()
-        sides = _sides(metric, block, parts // 2 / parts, k, person) if parts > 1 else None
+        sides = _sides(metric, block, parts, k, person) if parts > 1 else None
         if sides is None:
             yield block
         else:
             waiting += [(sides[1], parts - parts // 2), (sides[0], parts // 2)]
 
 
+class Marginal(NamedTuple):
+    """How often each value of one attribute occurs, rising."""
+
+    values: npt.NDArray[Any]
+    counts: IntArray
+
+    def at(self, places: Any) -> Any:
+        """Return the values of the records at some places in sorted order."""
+        return self.values[np.searchsorted(np.cumsum(self.counts), places, side="right")]
+
+
+class Cut(NamedTuple):
+    axis: int
+    border: float  # numbers below it are on the first side
+    first: IntArray  # codes on the first side
+    num: int  # records there
+
+    def side(self, column: npt.NDArray[Any]) -> BoolArray:
+        """Return which records are on the first side, by their values in the attribute of the cut."""
+        return np.isin(column, self.first) if len(self.first) else column < self.border
+
+
+def cuts(marginals: Sequence[Marginal], tables: Sequence[FloatArray], charge: FloatArray, parts: int) -> Iterator[Cut]:
+    """Yield cuts of a block in two sides of about equal parts, in the attribute in which it is widest first."""
+    # It follows from how often values occur: wherever records live, they are cut in the same way.
+    total, num = int(marginals[0].counts.sum()), len(marginals) - len(tables)
+    spreads = []  # how far apart the records are in each attribute: mean distance from a middle one
+    for own in marginals[:num]:
+        middle = (own.at((total - 1) // 2) + own.at(total // 2)) / 2
+        spreads.append(float(own.counts @ np.abs(own.values - middle)) / total)
+    for own, table in zip(marginals[num:], tables, strict=True):
+        spreads.append(float((table[:, own.values] @ own.counts).min()) / total)
+    wanted = int(parts // 2 / parts * total)
+    for axis in np.argsort(-(charge * np.array(spreads)), kind="stable").tolist():
+        values, counts = marginals[axis]
+        if axis < num:
+            ends = np.cumsum(counts)
+            place = int(np.searchsorted(ends, wanted, side="right"))
+            below, up_to = int(ends[place] - counts[place]), int(ends[place])  # equal numbers stay together
+            if abs(below - wanted) <= abs(up_to - wanted):
+                yield Cut(axis, float(values[place]), np.zeros(0, dtype=np.int64), below)
+            else:
+                border = float(values[place + 1]) if place + 1 < len(values) else math.inf
+                yield Cut(axis, border, np.zeros(0, dtype=np.int64), up_to)
+        else:  # the codes on the first side, in line between two that are far apart
+            inside = tables[axis - num][np.ix_(values, values)]
+            one = int(np.argmax(inside[int(np.argmin(inside @ counts))]))
+            line = np.argsort(inside[one] - inside[int(np.argmax(inside[one]))], kind="stable")
+            ends = np.cumsum(counts[line])
+            last = int(np.argmin(np.abs(ends - wanted)))
+            yield Cut(axis, 0.0, values[line[: last + 1]].astype(np.int64), int(ends[last]))
+
+
 def _sides(
-    metric: Metric, block: IntArray, share: float, k: int, person: IntArray | None
+    metric: Metric, block: IntArray, parts: int, k: int, person: IntArray | None
 ) -> tuple[IntArray, IntArray] | None:
     """Return both sides of a block, cut in the widest attribute that leaves each k persons."""
-    # How far apart the records are in each attribute: charged mean distance from a middle one
-    spreads = [float(np.mean(np.abs(column[block] - np.median(column[block])))) for column in metric.numbers]
-    for column, table in zip(metric.codes, metric.tables, strict=True):
-        counts = np.bincount(column[block], minlength=len(table))
-        spreads.append(float((table @ counts).min()) / len(block))
-    wanted, num = int(share * len(block)), len(metric.numbers)
-    for axis in np.argsort(-(metric.charge * np.array(spreads)), kind="stable").tolist():
-        if axis < num:
-            column = metric.numbers[axis, block]
-            border = np.partition(column, wanted)[wanted]
-            below, up_to = column < border, column <= border  # equal numbers stay together
-            first = below if abs(below.sum() - wanted) <= abs(up_to.sum() - wanted) else up_to
-        else:  # the codes on the first side, in line between two that are far apart
-            codes, table = metric.codes[axis - num, block], metric.tables[axis - num]
-            counts = np.bincount(codes, minlength=len(table))
-            present = np.flatnonzero(counts)
-            inside = table[np.ix_(present, present)]
-            one = int(np.argmax(inside[int(np.argmin(inside @ counts[present]))]))
-            line = present[np.argsort(inside[one] - inside[int(np.argmax(inside[one]))], kind="stable")]
-            chosen = line[: 1 + int(np.argmin(np.abs(np.cumsum(counts[line]) - wanted)))]
-            first = np.isin(np.arange(len(table)), chosen)[codes]
+    columns = [column[block] for column in (*metric.numbers, *metric.codes)]
+    marginals = [Marginal(*np.unique(column, return_counts=True)) for column in columns[: len(metric.numbers)]]
+    for column in columns[len(metric.numbers) :]:
+        counts = np.bincount(column)
+        marginals.append(Marginal(np.flatnonzero(counts), counts[counts > 0]))
+    for cut in cuts(marginals, metric.tables, metric.charge, parts):
+        first = cut.side(columns[cut.axis])
         sides = block[first], block[~first]
         if min((len(side) if person is None else len(np.unique(person[side]))) for side in sides) >= max(k, 1):
             return sides

@@ -15,8 +15,9 @@ CREATE TABLE dunnage.entries (
   who text NOT NULL, body text NOT NULL, totals text NOT NULL, prev text NOT NULL, hash text NOT NULL,
   PRIMARY KEY (dataset, number),
   CHECK (kind IN ('budget', 'spend', 'proposal', 'approval', 'refusal', 'outcome')),
-  CHECK (id ~ '^[0-9a-f]{32}$' AND at ~ '^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$'),
+  CHECK (id ~ '^[0-9a-f]{32}$' AND at ~ '^\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ$'),
   CHECK (length(dataset) BETWEEN 1 AND 1000 AND octet_length(body) <= 1000000 AND octet_length(totals) <= 1000000),
+  CHECK (length(regexp_replace(body, '[^[{]', '', 'g')) <= 500 AND body !~ '[0-9]{255}'), -- every reader can follow it
   CONSTRAINT hash_is_true CHECK (hash = encode(sha256(convert_to(
     '16:dunnage ledger 2,' || length(prev) || ':' || prev || ',' || length(dataset) || ':' || dataset || ','
     || length(number::text) || ':' || number || ',' || length(kind) || ':' || kind || ',' || length(id) || ':' || id
@@ -36,24 +37,24 @@ CREATE INDEX entries_about ON dunnage.entries ((body::jsonb #>> '{about}')) WHER
 
 -- Exact fractions as text, "1/10"; null means that there is no bound.
 CREATE FUNCTION dunnage.top(a text) RETURNS numeric LANGUAGE sql IMMUTABLE STRICT
-  SET search_path = pg_catalog AS $$ SELECT split_part(a, '/', 1)::numeric $$;
+  SET search_path = pg_catalog, pg_temp AS $$ SELECT split_part(a, '/', 1)::numeric $$;
 CREATE FUNCTION dunnage.bottom(a text) RETURNS numeric LANGUAGE sql IMMUTABLE STRICT
-  SET search_path = pg_catalog AS $$ SELECT split_part(a, '/', 2)::numeric $$;
+  SET search_path = pg_catalog, pg_temp AS $$ SELECT split_part(a, '/', 2)::numeric $$;
 CREATE FUNCTION dunnage.fraction(a numeric, b numeric) RETURNS text LANGUAGE sql IMMUTABLE STRICT
-  SET search_path = pg_catalog AS $$ SELECT div(a, gcd(a, b)) || '/' || div(b, gcd(a, b)) $$;
+  SET search_path = pg_catalog, pg_temp AS $$ SELECT div(a, gcd(a, b)) || '/' || div(b, gcd(a, b)) $$;
 CREATE FUNCTION dunnage.plus(a text, b text) RETURNS text LANGUAGE sql IMMUTABLE STRICT
-  SET search_path = pg_catalog AS $$
+  SET search_path = pg_catalog, pg_temp AS $$
   SELECT dunnage.fraction(dunnage.top(a) * dunnage.bottom(b) + dunnage.top(b) * dunnage.bottom(a),
                           dunnage.bottom(a) * dunnage.bottom(b)) $$;
 CREATE FUNCTION dunnage.within(a text, b text) RETURNS boolean LANGUAGE sql IMMUTABLE STRICT
-  SET search_path = pg_catalog AS $$
+  SET search_path = pg_catalog, pg_temp AS $$
   SELECT dunnage.top(a) * dunnage.bottom(b) <= dunnage.top(b) * dunnage.bottom(a) $$;
 CREATE FUNCTION dunnage.larger(a text, b text) RETURNS text LANGUAGE sql IMMUTABLE STRICT
-  SET search_path = pg_catalog AS $$ SELECT CASE WHEN dunnage.within(a, b) THEN b ELSE a END $$;
+  SET search_path = pg_catalog, pg_temp AS $$ SELECT CASE WHEN dunnage.within(a, b) THEN b ELSE a END $$;
 CREATE FUNCTION dunnage.half_square(a text) RETURNS text LANGUAGE sql IMMUTABLE STRICT
-  SET search_path = pg_catalog AS $$
+  SET search_path = pg_catalog, pg_temp AS $$
   SELECT dunnage.fraction(dunnage.top(a) * dunnage.top(a), 2 * dunnage.bottom(a) * dunnage.bottom(a)) $$;
-CREATE FUNCTION dunnage.is_amount(a jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = pg_catalog AS $$
+CREATE FUNCTION dunnage.is_amount(a jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN jsonb_typeof(a) = 'string' AND length(a #>> '{}') <= 2000 AND a #>> '{}' ~ '^(0|[1-9][0-9]*)/[1-9][0-9]*$'
               THEN dunnage.fraction(dunnage.top(a #>> '{}'), dunnage.bottom(a #>> '{}')) = a #>> '{}'
               ELSE false END $$;
@@ -81,7 +82,15 @@ END $$;
 CREATE FUNCTION dunnage.recognised(digest text) RETURNS TABLE (dataset text, at text) LANGUAGE sql STABLE
   SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT e.dataset, e.at FROM dunnage.entries e
-  WHERE e.kind = 'spend' AND e.body::jsonb #>> '{rows,any_order}' = digest ORDER BY e.at $$;
+  WHERE e.kind = 'spend' AND e.body::jsonb #>> '{rows,any_order}' = digest
+    AND (dunnage.role_of('*') IS NOT NULL OR EXISTS (SELECT 1 FROM dunnage.members WHERE person = session_user))
+  ORDER BY e.at $$;
+
+-- Whether a table has a text under each of these names; more are allowed.
+CREATE FUNCTION dunnage.has_texts(content jsonb, names text[]) RETURNS boolean LANGUAGE sql IMMUTABLE
+  SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(jsonb_typeof(content) = 'object' AND bool_and(jsonb_typeof(content->name) = 'string'), false)
+  FROM unnest(names) name $$;
 
 CREATE FUNCTION dunnage.totals_after(old jsonb, same_period jsonb, spend jsonb) RETURNS jsonb LANGUAGE plpgsql
   IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -130,7 +139,7 @@ BEGIN
   IF NEW.number <> head.number + 1 OR NEW.prev <> head.hash THEN
     RAISE EXCEPTION 'the entry does not follow the head of its dataset' USING ERRCODE = 'DN002';
   END IF;
-  IF role <> 'owner' AND (NEW.who <> session_user OR abs(extract(epoch FROM NEW.at::timestamptz - now())) > 900) THEN
+  IF role <> 'owner' AND (NEW.who <> session_user OR abs(extract(epoch FROM NEW.at::timestamptz - clock_timestamp())) > 900) THEN
     RAISE EXCEPTION 'an entry needs the name of who is connected, and the time of the database to 15 minutes'
       USING ERRCODE = 'DN001';
   END IF;
@@ -154,33 +163,48 @@ BEGIN
     IF role NOT IN ('officer', 'owner') THEN
       RAISE EXCEPTION 'only an officer may set the budget or the rule of a dataset' USING ERRCODE = 'DN001';
     END IF;
-    IF jsonb_typeof(content->'budget') = 'object' AND NOT (
+    IF NOT coalesce(content->'budget' = 'null' OR (
       dunnage.is_amount(content #> '{budget,epsilon}') AND dunnage.is_amount(content #> '{budget,delta}')
       AND content #>> '{budget,neighbours}' IN ('add-remove', 'replace-one')
-      AND (content #>> '{budget,accounting}' = 'sum' OR dunnage.is_amount(content #> '{budget,rho}')))
+      AND CASE content #>> '{budget,accounting}' WHEN 'sum' THEN true
+        WHEN 'concentrated' THEN dunnage.is_amount(content #> '{budget,rho}') END), false)
     THEN
       RAISE EXCEPTION 'a budget needs exact amounts' USING ERRCODE = 'DN002';
+    END IF;
+    IF NOT coalesce(content->'rule' = 'null' OR (jsonb_typeof(content #> '{rule,people}') = 'object'
+      AND content #>> '{rule,approvals}' ~ '^[0-9]{1,4}$'), false) OR NOT dunnage.has_texts(content, ARRAY['note'])
+    THEN
+      RAISE EXCEPTION 'terms need a note, and a rule its people and approvals' USING ERRCODE = 'DN002';
     END IF;
   ELSIF NEW.kind IN ('approval', 'refusal') AND role <> 'owner' THEN
     IF role <> 'officer' OR other.who = NEW.who THEN
       RAISE EXCEPTION 'only an officer who did not make the proposal may decide on it' USING ERRCODE = 'DN001';
     END IF;
   ELSIF NEW.kind = 'outcome' THEN
+    IF role = 'spender' AND other.who <> NEW.who THEN
+      RAISE EXCEPTION 'only who spent, or an officer, may say what became of it' USING ERRCODE = 'DN001';
+    END IF;
+    IF content->>'state' IS NULL OR content->>'state' NOT IN ('released', 'stopped') THEN
+      RAISE EXCEPTION 'a spend is released or stopped' USING ERRCODE = 'DN002';
+    END IF;
     IF EXISTS (SELECT 1 FROM dunnage.entries e WHERE e.kind = 'outcome' AND e.body::jsonb #>> '{about}' = other.id
                AND e.id <> NEW.id) THEN
       RAISE EXCEPTION 'the spend already has an outcome' USING ERRCODE = 'DN002';
     END IF;
   ELSIF NEW.kind = 'spend' THEN
-    FOREACH kind IN ARRAY ARRAY['policy', 'promise', 'basis', 'note', 'period'] LOOP
-      IF coalesce(jsonb_typeof(content->kind), '') NOT IN ('string', CASE kind WHEN 'period' THEN 'null' ELSE 'string' END) THEN
-        RAISE EXCEPTION 'a spend needs a text %', kind USING ERRCODE = 'DN002';
-      END IF;
-    END LOOP;
+    IF NOT dunnage.has_texts(content, ARRAY['policy', 'promise', 'basis', 'note'])
+      OR NOT dunnage.has_texts(content->'guarantee', ARRAY['model', 'protects'])
+      OR coalesce(jsonb_typeof(content->'period'), '') NOT IN ('string', 'null')
+      OR NOT (coalesce(content->'rows', 'null') = 'null' OR dunnage.has_texts(content->'rows', ARRAY['as_is', 'any_order']))
+      OR NOT (coalesce(content->'out', 'null') = 'null' OR dunnage.has_texts(content->'out', ARRAY['place', 'token', 'machine']))
+      OR coalesce(jsonb_typeof(content->'about'), 'null') NOT IN ('string', 'null')
+      OR coalesce(jsonb_typeof(content->'allow_unbounded'), 'boolean') <> 'boolean'
+    THEN
+      RAISE EXCEPTION 'a spend needs texts for what it pays for' USING ERRCODE = 'DN002';
+    END IF;
     FOREACH kind IN ARRAY ARRAY['add-remove', 'replace-one'] LOOP
       loss := content->'loss'->kind;
-      IF loss IS NULL OR jsonb_typeof(content #> '{guarantee,model}') IS DISTINCT FROM 'string'
-        OR jsonb_typeof(content #> '{guarantee,protects}') IS DISTINCT FROM 'string'
-        OR (loss <> 'null' AND NOT coalesce(dunnage.is_amount(loss->'epsilon') AND dunnage.is_amount(loss->'delta')
+      IF loss IS NULL OR (loss <> 'null' AND NOT coalesce(dunnage.is_amount(loss->'epsilon') AND dunnage.is_amount(loss->'delta')
           AND (loss->'rho' = 'null' OR dunnage.is_amount(loss->'rho'))
           -- rho is half the square of epsilon, unless Gaussian noise has one of its own
           AND (content #>> '{guarantee,model}' = 'concentrated-dp' OR CASE WHEN loss->>'delta' = '0/1'
@@ -193,6 +217,12 @@ BEGIN
     SELECT dunnage.totals_after(before, coalesce((SELECT e.totals::jsonb FROM dunnage.entries e
       WHERE e.dataset = NEW.dataset AND e.kind = 'spend' AND e.body::jsonb #>> '{period}' = content->>'period'
         AND e.number < NEW.number ORDER BY e.number DESC LIMIT 1), none), content) INTO totals;
+    IF jsonb_array_length(totals->'units') > 50 OR length(content #>> '{guarantee,protects}') > 200 OR EXISTS (
+      SELECT 1 FROM unnest(ARRAY['add-remove', 'replace-one']) part, jsonb_each_text(totals->part) item
+      WHERE length(item.value) > 2000)
+    THEN
+      RAISE EXCEPTION 'the sums after this spend would need too many digits or units' USING ERRCODE = 'DN002';
+    END IF;
     IF budget IS NOT NULL AND role <> 'owner' THEN
       loss := totals->(budget->>'neighbours');
       IF jsonb_array_length(totals->'units') > 1
@@ -231,7 +261,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE FUNCTION dunnage.keep() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+CREATE FUNCTION dunnage.keep() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION 'a ledger is append-only' USING ERRCODE = 'DN002';
 END $$;

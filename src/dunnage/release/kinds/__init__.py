@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -31,10 +32,20 @@ ROWS, COUNTS, ESTIMATES = "rows", "counts", "estimates"
 CELLS = "cells"  # name of the feature of counts that tells every type of trips apart
 Columns = dict[str, pa.DataType | None]  # columns of a table, in order, with their types; None allows any type
 PUBLIC, SENSITIVE, GENERALISED = "public", "sensitive", "quasi-identifier"
+Unchecked = tuple[str, ...]
+"""What cannot be checked, and the places of a certificate that make it so; without any, it is always so.
+
+A place is a path such as ``measures.features.*.feature``, and after ``~`` a pattern for what stands there. The page
+``verify.html`` reads the same rules.
+"""
+NAMES_NOT_CHECKED = (
+    "that names the owner chose (dataset, period, what is protected, columns, units, labels) say nothing about a record"
+)
 
 
 class Kind(abc.ABC):
     table_words: ClassVar[Mapping[str, str]]
+    unchecked: ClassVar[tuple[Unchecked, ...]]
 
     @abc.abstractmethod
     def tables(self, release: Release) -> dict[str, Columns]:
@@ -44,9 +55,9 @@ class Kind(abc.ABC):
     def recount(self, release: Release) -> Iterator[str]:
         """Recompute what follows from the tables alone; yield the checks that passed, or raise :class:`CheckFailed`."""
 
-    @abc.abstractmethod
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
         """Return what nobody can check with the folder alone."""
+        return unchecked_words(self.unchecked, certificate)
 
     @abc.abstractmethod
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
@@ -86,6 +97,23 @@ class Kind(abc.ABC):
             missing = [column for column in columns if _has_missing(table.column(column))]
             require(not missing, f"{name}: missing values in {', '.join(missing)}")
         return "tables and columns are those of the certificate, without missing values"
+
+
+def unchecked_words(rules: Iterable[Unchecked], certificate: Certificate) -> tuple[str, ...]:
+    content = certificate.plain()
+    return tuple(words for words, *places in rules if not places or any(_is_stated(content, at) for at in places))
+
+
+def _is_stated(content: object, place: str) -> bool:
+    """Return whether something stands at a place, like the pattern if there is one."""
+    path, _, like = place.partition("~")
+    values = [content]
+    for key in path.split("."):
+        if key == "*":
+            values = [one for value in values for one in (value.values() if isinstance(value, dict) else value or [])]  # type: ignore[attr-defined]
+        else:
+            values = [value[key] for value in values if isinstance(value, dict) and key in value]
+    return any(re.fullmatch(like, str(value)) if like else bool(value) for value in values)
 
 
 def fill(template: str, **words: str) -> str:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dunnage.release import Release
 
 NOISE_WORDS = "These counts are noise. Read only the sums that the table does not call noise."
-EXPECTED_NOT_CHECKED = ("the predicted errors, which follow from trips that were generated",)
 NOT_CHECKED = (
     "that the counts were made from the owner's true trips, and all of them",
     "that stops, windows, zones and modes were chosen without looking at the data",
@@ -37,11 +36,17 @@ NOT_CHECKED = (
 )
 BOUND_NOT_CHECKED = ("that no more trips of each rider were counted than stated, and that nobody has two cards",)
 CITY_NOT_CHECKED = ("the zone of each stop and the mode of each pair of stops, and so the number of groups by them",)
-HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")  # a certificate does not list their values
+_HIDDEN = "origin_zone|destination_zone|mode"  # columns whose values a certificate does not list
 
 
 class CountsKind(Kind):
     table_words: ClassVar = {"data": "one line for each type of trips; **a type that is not listed has none**"}
+    unchecked: ClassVar = (
+        *((words,) for words in NOT_CHECKED),
+        (*BOUND_NOT_CHECKED, f"guarantee.protects~{RIDER}"),
+        (*CITY_NOT_CHECKED, f"measures.features.*.feature~.*({_HIDDEN}).*", f"attributes.*.name~{_HIDDEN}"),
+        ("the predicted errors, which follow from trips that were generated", "measures.expected"),
+    )
 
     def tables(self, release: Release) -> dict[str, Columns]:
         return {"data": {**dict.fromkeys(_universe(release).cell_columns, pa.string()), "count": pa.int64()}}
@@ -66,18 +71,6 @@ class CountsKind(Kind):
         yield (
             f"{several(figures['trips'], 'trip')} of {several(len(cells), 'type')}; each type is one of the "
             f"{universe.num_cells:,} of the public domain, listed once and in order, with a count {what} zero"
-        )
-
-    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        hidden = any(name in item.feature for name in HIDDEN_COLUMNS for item in certificate.counts.features or [])
-        hidden |= any(item.name in HIDDEN_COLUMNS for item in certificate.attributes)
-        bound = certificate.guarantee.protects == RIDER
-        predicted = certificate.counts.expected is not None
-        return (
-            *NOT_CHECKED,
-            *(BOUND_NOT_CHECKED if bound else ()),
-            *(CITY_NOT_CHECKED if hidden else ()),
-            *(EXPECTED_NOT_CHECKED if predicted else ()),
         )
 
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
@@ -148,8 +141,7 @@ class CountsKind(Kind):
         listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; the other types have no trips"
         lines = [f"Trips     {measures.trips:,}, of {listed}"]
         if measures.expected is not None:
-            predicted = (f"{level_words(item)} ({item.verdict})" for item in measures.expected.levels)
-            lines.append(f"Predicted {'; '.join(predicted)}")
+            lines.append(f"Predicted {'; '.join(map(level_words, measures.expected.levels))}")
         return lines
 
 
@@ -380,7 +372,7 @@ that are spread as trips usually are. In an empty table, the errors add up to 10
 
 
 def level_words(level: LevelError) -> str:
-    return f"{level.level} to ±{amount(level.off)} of {trips_amount(level.trips)}"
+    return f"{level.level} to ±{amount(level.off)} of {trips_amount(level.trips)} ({level.verdict})"
 
 
 def _noise_lines(certificate: Certificate) -> list[str]:

@@ -32,6 +32,8 @@ COLUMN_TYPES: Mapping[str, pa.DataType] = {  # all that a table of estimates may
     "upper": pa.float64(),
     "unit": pa.string(),
 }
+QUANTILES = (0.25, 0.5, 0.75)
+SUM_TOLERANCE = 1e-6  # of shares, which add up to 1
 OUTSIDE, OTHER = "outside", "other"  # in column path: outside the grid or missing; all paths that are not listed
 NOISE_SHARE = 0.5  # estimates say first that a mean is noise if its interval covers a larger share of the range
 MISSING_SHARE = 0.1  # estimates say first that readings are missing if that is so in a larger share of the slots
@@ -47,6 +49,7 @@ NOT_CHECKED = (
 
 class EstimatesKind(Kind):
     table_words: ClassVar = {"data": "one line for each estimated value, with its interval"}
+    unchecked: ClassVar = tuple((words,) for words in NOT_CHECKED)
 
     def tables(self, release: Release) -> dict[str, Columns]:
         return {"data": {name: COLUMN_TYPES[name] for name in COLUMN_TYPES if name in release.data.column_names}}
@@ -62,9 +65,6 @@ class EstimatesKind(Kind):
     def recount(self, release: Release) -> Iterator[str]:
         """Yield nothing: estimates follow from the task, which the verifier makes again."""
         yield from ()
-
-    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        return NOT_CHECKED
 
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
         level = _level(release.certificate)

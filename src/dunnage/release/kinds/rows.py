@@ -24,7 +24,6 @@ from dunnage.model.certificate import Certificate, NoiseCell, RowMeasures, SlotM
 from dunnage.model.domains import CodedDomain, Graph, Numeric, Tree
 from dunnage.model.guarantees import KAnonymity, SampledDP
 from dunnage.model.hierarchies import IntervalHierarchy, NodeHierarchy, hierarchy_of
-from dunnage.model.laws import Cells
 from dunnage.model.measures import (
     class_sizes,
     ranked,
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from dunnage.mechanisms.classes import ClassRelease
     from dunnage.release import Release
 
-_TOLERANCE = 1e-9
+TOLERANCE = 1e-9  # of figures that are recomputed
 MAX_LINES = 24  # classes, cells of noise or estimates in a list for people
 NOT_CHECKED = (
     "that the rows are the owner's true records, and all of them",
@@ -68,11 +67,19 @@ NOT_CHECKED = (
     "that the ledger has the spend, and what else was released about the same records",
 )
 NOISE_NOT_CHECKED = ("that the noise follows the stated law and is new for every row and column",)
-PERSONS_NOT_CHECKED = ("that each class has records of as many persons as stated: only the owner's key names them",)
-KEPT_NOT_CHECKED = ("that statistics of the true records changed as little as requested",)
 SAMPLE_NOT_CHECKED = (
     "that the sample has the stated rate, is new for this release, and is kept secret",
     "that the levels were chosen as stated, on a second such sample, and rows left out for no other reason",
+)
+_SAMPLED, _WHOLE = (f"guarantee.model~{kind.model}" for kind in (SampledDP, KAnonymity))
+_NOT_CHECKED_OF_CLASSES = (
+    (NOT_CHECKED[0], _WHOLE),
+    ("that the rows are the owner's true records", _SAMPLED),
+    *((words,) for words in NOT_CHECKED[1:]),
+    *((words, _SAMPLED) for words in SAMPLE_NOT_CHECKED),
+    (*NOISE_NOT_CHECKED, "measures.noise", "measures.published_intervals"),
+    ("that each class has records of as many persons as stated: only the owner's key names them", "measures.persons"),
+    ("that statistics of the true records changed as little as requested", "mechanism.keep"),
 )
 
 
@@ -82,6 +89,7 @@ class NoisyKind(Kind):
         "classes": "one line for each class of records that look alike, with its size",
         "members": "one line for each class member: the values in the class, sorted so that nothing links them to rows",
     }
+    unchecked: ClassVar = (*((words,) for words in NOT_CHECKED), NOISE_NOT_CHECKED)
 
     def tables(self, release: Release) -> dict[str, Columns]:
         as_is: Columns = dict.fromkeys(with_role(release, PUBLIC, SENSITIVE))
@@ -100,11 +108,12 @@ class NoisyKind(Kind):
             each = (EachInterval(name, failure, ends, domain, failure is off) for failure in (missed, off))
             check_each(release, list(each))
 
-    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        return (*NOT_CHECKED, *NOISE_NOT_CHECKED)
-
     def cautions(self, release: Release) -> tuple[str, ...]:
         stated = sorted((release.certificate.rows.noise or {}).items())  # in the order of a file
+        if not stated:
+            return ()
+        from dunnage.model.laws import Cells
+
         laws = {
             name: Cells.of(numeric_domain(release, name), [cell.plain() for cell in cells]) for name, cells in stated
         }
@@ -338,6 +347,8 @@ def _label_words(release: Release) -> str:
 
 
 class ClassesKind(NoisyKind):
+    unchecked: ClassVar = _NOT_CHECKED_OF_CLASSES
+
     def tables(self, release: Release) -> dict[str, Columns]:
         as_is: Columns = dict.fromkeys(with_role(release, PUBLIC, SENSITIVE))
         classes: Columns = {**_class_columns(release)}
@@ -363,15 +374,6 @@ class ClassesKind(NoisyKind):
         by_nodes = not _is_clustered(release) and not all(is_number(release, name) for name in generalised(release))
         if release.certificate.rows.levels is not None or by_nodes:
             yield _check_levels(release)
-
-    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        measures = certificate.rows
-        more: tuple[str, ...] = NOISE_NOT_CHECKED if measures.noisy else ()
-        more += PERSONS_NOT_CHECKED if measures.persons is not None else ()
-        more += KEPT_NOT_CHECKED if certificate.mechanism.get("keep") else ()
-        if not isinstance(certificate.guarantee, SampledDP):
-            return (*NOT_CHECKED, *more)
-        return ("that the rows are the owner's true records", *NOT_CHECKED[1:], *SAMPLE_NOT_CHECKED, *more)
 
     def figures(self, release: Release) -> list[str]:
         measures = release.certificate.rows
@@ -415,20 +417,18 @@ class SlotsKind(ClassesKind):
         "data": "one line for each slot; a slot takes one record of at most its size, or none",
         "classes": "one line for each size of slots, with their number",
     }
+    unchecked: ClassVar = (
+        ("that the counts are those of the owner's true records",),
+        *((words,) for words in NOT_CHECKED[1:3]),
+        ("that the noise follows the stated law and is new for every count",),
+        (NOT_CHECKED[-1],),
+    )
 
     def recount(self, release: Release) -> Iterator[str]:
         _check_unchanged(release)
         yield _check_rows(release)
         yield _check_classes(release)
         yield _check_domains(release)
-
-    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        return (
-            "that the counts are those of the owner's true records",
-            *NOT_CHECKED[1:3],
-            "that the noise follows the stated law and is new for every count",
-            NOT_CHECKED[-1],
-        )
 
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
         base = name.removesuffix("_upper")
@@ -619,7 +619,7 @@ def _check_members(release: Release, members: pa.Table) -> str:
         fits = (lower <= least) & (most <= upper)
         require(bool(fits.all()), f"members: values of {name} do not fit the bounds of their class")
         means = np.add.reduceat(values, starts) / sizes
-        slack = _TOLERANCE * np.maximum(np.abs(lower), np.abs(upper))
+        slack = TOLERANCE * np.maximum(np.abs(lower), np.abs(upper))
         close = np.abs(means - floats(classes, f"{name}_mean")) <= slack
         require(bool(close.all()), f"members: means of {name} differ")
     return "multisets fit the sizes, bounds and means of their classes"
@@ -732,7 +732,7 @@ def _agree(counted: object, stated: object) -> bool:
     if isinstance(counted, dict) and isinstance(stated, dict):
         return counted.keys() == stated.keys() and all(_agree(value, stated[name]) for name, value in counted.items())
     if isinstance(counted, float) and isinstance(stated, float):
-        return math.isclose(counted, stated, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+        return math.isclose(counted, stated, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     return type(counted) is type(stated) and counted == stated
 
 
@@ -751,7 +751,7 @@ def _check_loss(release: Release, classes: pa.Table, num_suppressed: int, rules:
     if stated is not None:
         pairs = [(total, stated.sum), (total / sum(weights.values()) / num_records, stated.total)]
         pairs += [(value / num_records, stated.attributes[name]) for name, value in sums.items()]
-        near = (math.isclose(one, two, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE + slack) for one, two in pairs)
+        near = (math.isclose(one, two, rel_tol=TOLERANCE, abs_tol=TOLERANCE + slack) for one, two in pairs)
         require(all(near), wrong)
 
 
