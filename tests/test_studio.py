@@ -277,6 +277,31 @@ def test_the_owners_path_from_a_file_to_the_next_week(tmp_path):
         here.close()
 
 
+def test_a_team_shares_the_studio_with_its_collector(tmp_path):
+    from tests.collector_help import Api
+
+    from dunnage.serving import service
+
+    api = Api(tmp_path / "data")
+    try:
+        studio = service.shared_studio(api.service)
+        api.app = service.make_app(api.service, studio.routes())
+        tokens = {role: api.service.invite(role, role) for role in ("owner", "admin", "operator")}
+        seen = {role: api.call("GET", "/studio", token=token)[0] for role, token in tokens.items()}
+        assert seen == {"owner": 200, "admin": 200, "operator": 403}
+        assert api.call("GET", "/v1/tasks", token=tokens["owner"])[0] == 401
+        form, kind = b"name=Bo&role=planner", "application/x-www-form-urlencoded"
+        assert api.call("POST", "/studio/people", form, token=tokens["owner"], kind=kind)[0] == 403
+        status, page, _ = api.call("POST", "/studio/people", form, token=tokens["admin"], kind=kind)
+        assert status == 200
+        token = page.decode().partition("<code>")[2].partition("</code>")[0]
+        assert api.call("GET", "/studio", token=token)[0] == 200
+        assert api.service.store.book.rows("SELECT roles FROM people WHERE name = ?", "Bo") == [("planner",)]
+        studio.close()
+    finally:
+        api.close()
+
+
 def _person(name):
     from dunnage.serving.web import Person
 

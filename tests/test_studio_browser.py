@@ -6,39 +6,28 @@ Set DUNNAGE_SHOTS to a folder to keep a picture of every page.
 from __future__ import annotations
 
 import os
-import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("starlette")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
+from tests.browser_help import chromium as a_browser  # noqa: E402
 from tests.studio_help import Apart  # noqa: E402
 from tests.test_studio import free_port  # noqa: E402
 
 import dunnage as dn  # noqa: E402
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 PATIENCE = 240_000  # milliseconds: a busy machine is slow, which is no fault of the studio
 
 
 @pytest.fixture(scope="module")
 def chromium():
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with a_browser() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
