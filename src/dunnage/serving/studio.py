@@ -189,9 +189,9 @@ class Studio:
             left.unlink(missing_ok=True)
         how = {"parallel": settings.parallel, "memory_mb": settings.memory_mb, "seconds": settings.seconds}
         self.jobs = Jobs(self.book, **how)
-        from dunnage.serving import owner
+        from dunnage.serving import officer, owner, planner
 
-        self._parts = [owner]  # modules with ROUTES and NAV
+        self._parts = [owner, planner, officer]  # modules with ROUTES and NAV
 
     @property
     def ledger(self) -> str:
@@ -346,7 +346,9 @@ def _both(studio: Studio, visit: Visit, conflict: Conflict) -> dict[str, Any]:
 def _home(visit: Visit) -> Response:
     visit.studio.jobs.prepare()
     projects = visit.studio.projects.list()
-    return visit.page("home", title="Projects", projects=projects, may_add=visit.may(OWNER))
+    return visit.page(
+        "home", title="Projects", projects=projects, may_add=visit.may(OWNER), may_plan=visit.may(PLANNER)
+    )
 
 
 def _project(visit: Visit) -> Response:
