@@ -213,15 +213,15 @@ def test_archives_are_not_trusted(here: Here, project: Project, tmp_path: Path) 
         "a lying list": bytes(lying),
         "damaged": bytes(changed),
     }
-    num = len(here.studio.projects.list())
+    num = len(here.studio.projects.all())
     for what, content in bad.items():
         answer = here.call("POST", "/studio/received", files={"release": ("r.zip", content)}, role=PLANNER)
         assert answer.status == 422, (what, answer.status, answer.place)
-        assert len(here.studio.projects.list()) == num, what
+        assert len(here.studio.projects.all()) == num, what
     assert sorted(path for path in tmp_path.rglob("*") if "uploads" not in path.parts) == before
     answer = here.call("POST", "/studio/received", files={"release": ("../../r.zip", whole)}, role=PLANNER)
     assert answer.status == 303
-    newest = here.studio.projects.list()[0]
+    newest = here.studio.projects.all()[0]
     names = [path.name for path in (newest.folder / "public/releases").iterdir()]
     assert len(names) == 1
     assert dn.verify(newest.folder / "public/releases" / names[0]).ok

@@ -10,6 +10,7 @@ import msgspec
 from dunnage._version import __version__
 from dunnage.collecting.periods import AlarmRules
 from dunnage.serving import service as routes
+from dunnage.serving.web import ANYONE
 
 _SAYS = {  # what each route does, the body it takes, and the status of success
     "GET /v1/tasks/{task}": ("The task, byte for byte as devices need it", None, 200),
@@ -75,7 +76,7 @@ def document() -> dict[str, object]:
             "parameters": names,
             "responses": responses,
         }
-        if routes.ANYONE not in routes.MAY[line]:
+        if ANYONE not in routes.MAY[line]:
             operation["security"] = [{"token": []}]
         if kind is not None:
             operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of[kind]}}}
