@@ -552,7 +552,8 @@ class IdSorting:
     def gather(self, content: bytes) -> bytes:
         ids = np.frombuffer(content, dtype=np.uint64).copy()
         ids.sort()
-        return np.unique(ids[1:][ids[1:] == ids[:-1]]).tobytes()
+        repeated = ids[1:][ids[1:] == ids[:-1]]
+        return repeated[np.append(True, repeated[1:] != repeated[:-1])[: len(repeated)]].tobytes()
 
 
 @dataclass(frozen=True)
