@@ -74,7 +74,7 @@ from dunnage.release import Release, Uncertain
 Progress = Callable[[str], None]
 
 DEFAULT_SECONDS = 60.0
-LINKAGE_SHARE = 0.15  # of the time that is kept for linkage, up to a second and more for many rows
+LINKAGE_SHARE = 0.3  # of the time that is kept for linkage, up to a second and more for many rows
 ROWS_A_SECOND = 2000
 WEIGHED_TIMES = 3  # as long, where probabilities are computed
 MIN_LINKAGE_SECONDS = 0.25
