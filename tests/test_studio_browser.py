@@ -118,6 +118,7 @@ def test_a_first_time_user_gets_from_a_file_to_a_release(chromium, apart, tmp_pa
     walk.context.close()
 
 
+@pytest.mark.long
 def test_pages_work_without_javascript(chromium, apart, tmp_path):
     (tmp_path / "parcels.csv").write_text("parcel_id,weight\n" + "".join(f"P{i},{20 + i % 30}\n" for i in range(60)))
     walk = Walk(chromium, apart, 390, java_script_enabled=False)
