@@ -68,6 +68,7 @@ from dunnage.tables.reader import CSV_ENDINGS
 from dunnage.text import percent, several, time_text
 
 if TYPE_CHECKING:  # only counts of trips need it
+    from dunnage.ledger.entries import Entry
     from dunnage.usefulness import Usefulness
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
@@ -310,8 +311,14 @@ def _resumed(
     """Finish what a stopped run had completed, or say that nothing left the machine; None if it had not spent."""
     target, dataset = Path(os.path.abspath(out)), data.policy.dataset
     tokens = tokens_of(target) if target.parent.is_dir() else []
-    spend = next(iter(book.open_spends(dataset, str(target), tokens)), None)
+    book.await_turn(dataset)
+    runs = book.runs_at(dataset, str(target), tokens)
+    spend = next((one for one, outcome in runs if outcome is None), None)
     if spend is None:
+        last, outcome = runs[0] if runs else (None, None)
+        is_stopped = outcome is not None and outcome.content["state"] == STOPPED
+        if last is not None and is_stopped and not book.again and last.content["period"] == data.period:
+            raise CheckFailed(_nothing_left(last, target))  # whoever resumed it before was killed, or did not listen
         if os.path.lexists(target / CERTIFICATE_FILE) and key_path(target).exists():
             warn(f"there was nothing to finish: {target} is complete, and nothing was spent now.")
             return Publication(Release.read(target), Key.read(key_path(target)))
@@ -327,17 +334,21 @@ def _resumed(
         if run["machine"] != platform.node() and not target.parent.exists():
             raise Refusal(f"the run of {when} was on machine {run['machine']}. Resume it there.")
         book.record_outcome(spend.id, dataset, STOPPED)
-        raise CheckFailed(
-            f"the run of {when} that was to write {target} was stopped after it had spent ({spend.id}), and nothing of "
-            "the release was complete: nothing left this machine. The budget is not refunded. To publish, spend again "
-            "with --again."
-        )
+        raise CheckFailed(_nothing_left(spend, target))
     _write_lists(data, finished, mechanism, target, force=True)
     try:
         book.record_outcome(spend.id, dataset, RELEASED, certificate=finished.release.certificate.digest)
     except Refusal:
         warn(f"{target} is complete. {spend.who} or an officer should run --resume too, so that the ledger keeps it.")
     return finished
+
+
+def _nothing_left(spend: Entry, target: Path) -> str:
+    return (
+        f"the run of {time_text(spend.at)} that was to write {target} was stopped after it had spent ({spend.id}), and "
+        "nothing of the release was complete: nothing left this machine. The budget is not refunded. To publish, spend "
+        "again with --again."
+    )
 
 
 def _write_lists(data: Dataset, written: Publication, mechanism: Mechanism, target: Path, *, force: bool) -> None:

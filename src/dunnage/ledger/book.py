@@ -353,6 +353,12 @@ def _repeat(session: Session, promise: Promise, purpose: SpendPurpose) -> str:
         "If a run was interrupted, --resume (resume=True) finishes it, or says that nothing left the machine. "
         "Nothing is refunded. To spend again, pass --again (again=True)."
     )
+    outcome = session.last(f"kind = 'outcome' AND {session.field('about')} = ?", spends[0].id)
+    with readable():
+        if outcome is not None and outcome.content.get("state") == STOPPED:
+            again = (
+                "That run was stopped, and nothing left the machine. Nothing is refunded. To spend again, pass --again."
+            )
     if purpose.period is None:
         period = (
             'give each file a period: write [period] and length = "week" (or day, month, label) in the policy, and '
@@ -801,7 +807,11 @@ class Ledger:
         self._remember(name, entry)
 
     def open_spends(self, dataset: str, place: str, tokens: Sequence[str] = ()) -> list[Entry]:
-        """Return the last spends of runs that wrote to a place and have no outcome, the newest first.
+        """Return the last spends of runs that wrote to a place and have no outcome, the newest first."""
+        return [spend for spend, outcome in self.runs_at(dataset, place, tokens) if outcome is None]
+
+    def runs_at(self, dataset: str, place: str, tokens: Sequence[str] = ()) -> list[tuple[Entry, Entry | None]]:
+        """Return the last spends of runs that wrote to a place, the newest first, and what became of each.
 
         A folder may have been moved since: ``tokens`` of runs that left something there name their spends too.
         """
@@ -810,7 +820,13 @@ class Ledger:
             where = f"({session.field('out', 'place')} = ? OR {session.field('out', 'token')} IN ({marks}))"
             about = f"kind = 'outcome' AND {session.field('about')} = ?"
             spends = session.where(f"dataset = ? AND kind = 'spend' AND {where}", dataset, place, "", *tokens, last=20)
-            return [spend for spend in spends if session.last(about, spend.id) is None]
+            return [(spend, session.last(about, spend.id)) for spend in spends]
+
+    def await_turn(self, dataset: str) -> None:
+        """Wait until a run that was killed while it spent has no transaction left on a server."""
+        if self._store.exists():
+            with self._store.writing(dataset):
+                return
 
     # Reading
 

@@ -10,6 +10,7 @@ in a project's folder what it is                                                
 ``plans/`` ...        settlements and audits                                         owner
 ``public/releases/``  copies of the releases, without keys: what has left            planner and others
 ``public/plans/``     plans that were made on them                                   planner and others
+``public/cities/``    cities and trucks that a planner uploaded                      planner
 ====================  =============================================================  ===================
 
 Every change names the version it was made on; if another change came first, it is a :class:`Conflict`.
@@ -47,7 +48,7 @@ CREATE TABLE IF NOT EXISTS files (project TEXT NOT NULL, number INTEGER NOT NULL
     PRIMARY KEY (project, number));
 """
 PRIVATE_FOLDERS = ("data", "policies", "releases", "settlements", "audits", "previews", "received")
-PUBLIC_FOLDERS = ("public/releases", "public/plans")
+PUBLIC_FOLDERS = ("public/releases", "public/plans", "public/cities")
 _ID = re.compile(r"[a-z0-9]{12}")
 _LABEL = re.compile(r"[^\w .,()+-]")
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80}")

@@ -191,9 +191,9 @@ class Studio:
             left.unlink(missing_ok=True)
         how = {"parallel": settings.parallel, "memory_mb": settings.memory_mb, "seconds": settings.seconds}
         self.jobs = Jobs(self.book, **how)
-        from dunnage.serving import owner
+        from dunnage.serving import officer, owner, planner
 
-        self._parts = [owner]  # modules with ROUTES and NAV
+        self._parts = [owner, planner, officer]  # modules with ROUTES and NAV
 
     @property
     def ledger(self) -> str:
@@ -350,8 +350,8 @@ def _has_team(visit: Visit) -> bool:
 
 
 def _home(visit: Visit) -> Response:
-    projects = visit.studio.projects.all()
-    return visit.page("home", title="Projects", projects=projects, may_add=visit.may(OWNER), admin=_has_team(visit))
+    projects, may = visit.studio.projects.all(), {"may_add": visit.may(OWNER), "may_plan": visit.may(PLANNER)}
+    return visit.page("home", title="Projects", projects=projects, admin=_has_team(visit), **may)
 
 
 def _project(visit: Visit) -> Response:

@@ -10,13 +10,16 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator
 
+from dunnage.auditing.findings import worst_risks
 from dunnage.auditing.run import Audit
 from dunnage.errors import ParameterError, PolicyError, Problem, Refusal
+from dunnage.exact import decimal_text
 from dunnage.model.certificate import Certificate, CountMeasures, Total
 from dunnage.model.documents import Flaws, to_text
 from dunnage.model.guarantees import (
@@ -85,7 +88,7 @@ class Assessment(Table):
     recipients: list[str] = key("who gets the release")
     retention: str = key("how long the rows, the key and the release are kept")
     necessity: str = key("why the release is needed, and why less would not do")
-    measures: list[str] = key("further measures, such as contracts or training", ["none beyond those below"])
+    measures: list[str] = key("further measures, such as contracts or training", ["none stated"])
 
 
 class About(Table):
@@ -121,7 +124,7 @@ def draft_about(release: Release) -> str:
         "title": certificate.dataset + (f", {certificate.period}" if certificate.period else ""),
         "authors": [],
         "conditions": "licence-provided",
-        "measures": ["none beyond those below"],
+        "measures": ["none stated"],
     }
 
     def lines(model: type[Table], name: str = "") -> Iterator[str]:
@@ -209,8 +212,9 @@ def registry(release: Release, about: About) -> str:
     at_most = f" At most {bound.max} trips of a {unit} count per {bound.per}." if bound is not None else ""
     within = f" It holds only {held.model.replace('-', ' ')}." if _variant(held) == "Custom" else ""
     many = certificate.period is not None
+    keeps = "Each device keeps its own budget." if local else "A ledger of the owner keeps the budget."
     rules = [
-        f"{item.name}: {rule} values {what}"
+        f"{item.name}: rule for {rule} values: {what}"
         for item in certificate.attributes
         for rule, what in (("missing", item.missing), ("outside", item.outside), ("unreadable", item.unreadable))
         if what
@@ -255,7 +259,7 @@ def registry(release: Release, about: About) -> str:
                 else "The owner of the rows adds the noise; only the release leaves.",
                 "trust_assumptions": _list(f"{name}: {words}" for name, words in certificate.assumptions.items()),
                 "release_type": "Many releases" if many else "One release",
-                "release_type_details": f"{_total_words(certificate)}. A ledger of the owner keeps the budget.",
+                "release_type_details": f"{_total_words(certificate)}. {keeps}",
                 "data_source_type": "Dynamic" if many else "Static",
                 "access_type": "Non-interactive",
             },
@@ -294,6 +298,7 @@ def _yaml(value: Any, indent: str = "") -> str:
                 lines.append(f"{indent}{name}: |-{block}")
             else:
                 text = _yaml(item, f"{indent}  ") if nested else json.dumps(item, ensure_ascii=False)
+                text = re.sub(r"^(\d+)e", r"\1.0e", text)  # YAML reads 1e-06 as a text
                 lines.append(f"{indent}{name}:" + (f"\n{text.rstrip()}" if nested else f" {text}"))
         return "\n".join(lines) + "\n"
     parts = []
@@ -546,12 +551,11 @@ def assessment_page(release: Release, about: About, audit: Audit | None = None, 
                 "remedy": "" if worst is None else worst.remedy or "",
             }
         )
-    clearance: Clearance | None = audit.clearance if audit is not None else None
-    if clearance is None and house is not None:
-        clearance = house.clear(house.of_certificate(certificate))
-    limits = {} if house is None else {
-        name: str(value) for name in Limits.model_fields if (value := getattr(house.limits, name)) is not None
-    }  # fmt: skip
+    clearance: Clearance | None = None
+    if house is not None:
+        measured = house.of_risks(worst_risks(audit.findings)) if audit is not None else []
+        clearance = house.clear([*house.of_statement(certificate), *house.of_certificate(certificate), *measured])
+    limits = {name: getattr(house.limits, name) for name in Limits.model_fields} if house is not None else {}
     content = {
         "title": f"Impact assessment: {about.title}",
         "about": about,
@@ -563,7 +567,11 @@ def assessment_page(release: Release, about: About, audit: Audit | None = None, 
         "risks": risks,
         "audited": audit is not None,
         "clearance": clearance,
-        "limits": limits,
+        "limits": [
+            f"{name} = {decimal_text(value) if isinstance(value, Fraction) else value}"
+            for name, value in limits.items()
+            if value is not None
+        ],
         "house": None if house is None else house.name,
         "measures": [
             _mechanism_words(certificate),
