@@ -100,7 +100,7 @@ def document_of(form: Mapping[str, str], base: Document, columns: list[Document]
 def _column_table(form: Mapping[str, str], at: str, before: Document) -> Document:
     role, kind = form.get(f"role{at}", ""), form.get(f"kind{at}", "")
     name = form.get(f"name{at}", "a column")
-    table: Any = {"role": role}
+    table: dict[str, object] = {"role": role}
     if role in (Role.IDENTIFIER.value, Role.DROP.value):
         return table
     kept = {key: before[key] for key in ("hierarchy", "parents", "edges", "doubling") if key in before}

@@ -165,7 +165,7 @@ def _preview(visit: Visit) -> Response:
     if amount != str(policy.mechanism.get(parameter, "")):
         text = forms.checked(forms.with_amount(text, amount), project.folder / "previews" / "next.toml")
     job = _preview_job(visit, project, text, capacity, period)
-    content = {
+    content: Any = {
         "project": project, "job": job, "amount": amount, "parameter": parameter, "capacity": capacity,
         "period": period, "periodic": policy.period is not None, "trips": policy.schema.trip is not None,
         "changed": text != project.policy_text() or capacity != project.settings.get("capacity", "")
@@ -507,7 +507,7 @@ def _next_page(visit: Visit) -> Response:
     project = _ready(visit)
     policy = Policy.read(project.folder / project.policy)
     files, period = visit.studio.projects.files(project), project.settings.get("period", "")
-    how = {"policy": policy, "same": None, "files": files, "period": period}
+    how: Any = {"policy": policy, "same": None, "files": files, "period": period}
     return visit.page("next", title="Next period", project=project, **how)
 
 
