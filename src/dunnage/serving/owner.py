@@ -165,7 +165,7 @@ def _preview(visit: Visit) -> Response:
     if amount != str(policy.mechanism.get(parameter, "")):
         text = forms.checked(forms.with_amount(text, amount), project.folder / "previews" / "next.toml")
     job = _preview_job(visit, project, text, capacity, period)
-    content = {
+    content: Any = {
         "project": project, "job": job, "amount": amount, "parameter": parameter, "capacity": capacity,
         "period": period, "periodic": policy.period is not None, "trips": policy.schema.trip is not None,
         "changed": text != project.policy_text() or capacity != project.settings.get("capacity", "")
@@ -204,7 +204,7 @@ def _keep(visit: Visit) -> Response:
     text, what = project.policy_text(), "Preview kept"
     if form.get("remedy"):
         job = visit.studio.jobs.get(form.get("job", ""))
-        remedies = job.result.get("remedies", []) if job is not None and job.project == project.id else []
+        remedies = job.result.get("offers", []) if job is not None and job.project == project.id else []
         chosen = [one for one in remedies if one["label"] == form["remedy"]]
         if not chosen:
             raise HttpError(404, "no_remedy", "This remedy is no longer offered. Open the preview again.")
@@ -212,7 +212,9 @@ def _keep(visit: Visit) -> Response:
     elif form.get("amount", "").strip():
         text = forms.with_amount(text, form["amount"])
     text = forms.checked(text, project.folder / "policies" / "next.toml")
-    settings: dict[str, Any] = {name: form[name].strip()[:200] for name in ("capacity", "period") if name in form}
+    settings: dict[str, str | None] = {
+        name: form[name].strip()[:200] for name in ("capacity", "period") if name in form
+    }
     visit.studio.projects.change(project, visit.version, what, visit.person.name, policy=text, settings=settings)
     return visit.go(visit.at(_PUBLISH if form.get("next") == _PUBLISH else _PREVIEW))
 
@@ -250,17 +252,17 @@ def book_of(visit: Visit, dataset: str) -> Told | None:
 
 def _unfinished(visit: Visit, project: Project, dataset: str) -> list[tuple[Job, bool]]:
     """Return runs of publish that ended without a release, and whether the ledger has a spend of each that is open."""
-    runs = list[tuple[Job, bool]]()
-    for job in visit.studio.jobs.of(project.id, _PUBLISH):
-        name = _release_of(job)
-        if not job.is_over or job.state == DONE or any(_release_of(other) == name for other, _ in runs):
-            continue
-        if any(_release_of(other) == name for other in visit.studio.jobs.of(project.id, _PUBLISH) if not other.is_over):
+    runs, seen, settled = list[tuple[Job, bool]](), set[str](), False
+    for job in visit.studio.jobs.of(project.id, _PUBLISH):  # the newest first
+        name, is_new = _release_of(job), _release_of(job) not in seen
+        seen.add(name)
+        settled = settled or job.state == DONE  # earlier refusals are of no interest any more
+        if not is_new or not job.is_over or job.state == DONE:
             continue
         paid = False
         with contextlib.suppress(LedgerError), Ledger.open_existing(visit.studio.ledger) as book:
             paid = bool(book.open_spends(dataset, str(project.folder / "releases" / name)))
-        if paid or name not in project.releases:
+        if paid or not (settled or name in project.releases):
             runs.append((job, paid))
     return runs
 
@@ -284,7 +286,7 @@ def _publish_page(visit: Visit) -> Response:
     )  # fmt: skip
 
 
-def _promise(policy: Policy) -> dict[str, Any]:
+def _promise(policy: Policy) -> dict[str, object]:
     from dunnage.publishing import promise
 
     stated: Promise = promise(policy)
@@ -505,7 +507,7 @@ def _next_page(visit: Visit) -> Response:
     project = _ready(visit)
     policy = Policy.read(project.folder / project.policy)
     files, period = visit.studio.projects.files(project), project.settings.get("period", "")
-    how = {"policy": policy, "same": None, "files": files, "period": period}
+    how: Any = {"policy": policy, "same": None, "files": files, "period": period}
     return visit.page("next", title="Next period", project=project, **how)
 
 
@@ -535,7 +537,7 @@ def _history(visit: Visit) -> Response:
         became = book.spends[spend.id].partition(" in ")[0] if book else ""
         loss = str(spend.loss(book.statement.neighbours)) if book else ""
         spends.append([time_text(spend.at), spend.period or "none", loss, became])
-    how: dict[str, Any] = {
+    how: Any = {
         "spends": spends,
         "told": book.text() if book else "",
         "command": f"dunnage ledger show {visit.studio.ledger}",

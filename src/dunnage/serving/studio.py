@@ -334,7 +334,7 @@ def _locked(path: Path) -> Any:
     return lock
 
 
-def _both(studio: Studio, visit: Visit, conflict: Conflict) -> dict[str, Any]:
+def _both(studio: Studio, visit: Visit, conflict: Conflict) -> dict[str, object]:
     """Show what was kept in the meantime beside what this browser sent."""
     project = studio.projects.get(conflict.project.id) or conflict.project
     since = [change for change in studio.projects.history(project) if change.version > conflict.version]
