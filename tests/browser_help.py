@@ -24,9 +24,7 @@ FLAGS = [
 @contextmanager
 def chromium() -> Iterator[Any]:
     """Give a browser, or skip with the reason."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="needs playwright: pip install playwright"
-    )
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("there is no chromium on this machine: apt-get install chromium")
