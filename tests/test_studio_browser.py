@@ -30,7 +30,7 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
-PATIENCE = 240_000  # milliseconds: a busy machine is slow, which is no fault of the studio
+PATIENCE = 90_000  # milliseconds: a busy machine is slow, which is no fault of the studio
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 import time
 import zipfile
@@ -39,7 +38,8 @@ def team(tmp_path: Path) -> Iterator[Any]:
     yield SimpleNamespace(here=here, studio=here.studio, port=port, cookie=f"{COOKIE}=none")
     server.should_exit = True
     thread.join()
-    here.close()
+    here.studio.close()
+    here.loop.close()
 
 
 def entered(browser: Any, team: Any, role: str, width: int) -> Walk:
@@ -135,18 +135,3 @@ def test_an_officer_decides_and_an_auditor_reads(chromium: Any, team: Any, width
     assert "one release is enough" in walk.page.inner_text("main")
     assert (walk.outside, walk.complaints, walk.found) == ([], [], [])
     walk.context.close()
-
-
-def test_a_plan_that_was_made_here_can_be_applied(tmp_path: Path) -> None:
-    """The archive that a planner downloads is one that the owner's upload takes."""
-    from dunnage.serving.owner import _received_plan
-    from dunnage.serving.studio import Upload
-
-    here = Here(tmp_path / "studio")
-    try:
-        project = filled_project(here.studio)
-        content = here.call("GET", f"/studio/projects/{project.id}/plans/p/zip", role=PLANNER).content
-        place = _received_plan(project, Upload("p.zip", io.BytesIO(content), len(content)))
-        assert dn.Plan.read(project.folder / place).num_bins >= 1
-    finally:
-        here.close()

@@ -24,8 +24,9 @@ from tests.studio_help import Answer, Here
 import dunnage as dn
 from dunnage.publication import key_path
 from dunnage.publishing import propose
+from dunnage.serving.owner import _received_plan
 from dunnage.serving.projects import Project
-from dunnage.serving.studio import Studio
+from dunnage.serving.studio import Studio, Upload
 from dunnage.serving.web import ADMIN, ANYONE, AUDITOR, COOKIE, OFFICER, OWNER, PLANNER, STUDIO
 
 HOSTILE = '<img src=x onerror="alert(1)">'
@@ -391,3 +392,10 @@ def test_a_planner_packs_a_release_that_was_sent(tmp_path: Path) -> None:
             assert here.call("GET", f"/studio/jobs/{job.id}", role=role).status in (403, 404)
     finally:
         here.close()
+
+
+def test_a_plan_that_was_made_here_can_be_applied(here: Here, project: Project) -> None:
+    """The archive that a planner downloads is one that the owner's upload takes."""
+    content = here.call("GET", f"/studio/projects/{project.id}/plans/p/zip", role=PLANNER).content
+    place = _received_plan(project, Upload("p.zip", io.BytesIO(content), len(content)))
+    assert dn.Plan.read(project.folder / place).num_bins >= 1
