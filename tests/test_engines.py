@@ -321,7 +321,7 @@ def test_reports_are_tallied_as_in_memory(engine: str, rows_of: Maker) -> None:
 
     if engine == "csv":
         pytest.skip("reports are bytes")
-    for number in range(3 if engine.startswith("spark") else 8):
+    for number in tries(engine):
         draw = random.Random(number)
         frames = [report.to_bytes() for report in some_reports(draw.randrange(20, 60))]
         frames += draw.choices(frames, k=draw.choice([0, 5]))  # copies

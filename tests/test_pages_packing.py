@@ -39,6 +39,18 @@ def test_a_plan_has_a_public_page(model: object) -> None:
     assert "Truck linkage" in page.text
 
 
+def test_a_plan_page_says_how_many_are_in_none_of_its_trucks() -> None:
+    """The page left out what the command printed: a planner took 1,229 parcels for all of them."""
+    policy = a_policy(K).document | {"small": "suppress"}
+    rows = parcels(24).to_pydict()
+    rows["destination"][0] = "a place of its own"
+    release, _ = dn.publish(dn.Dataset.from_table(pa.table(rows), dn.Policy.from_dict(policy)), ledger=":memory:")
+    plan = dn.pack(release, capacity=250, by="destination", seconds=1)
+    assert plan.unplanned is not None
+    assert plan.unplanned.count == 1
+    assert "Outside the plan" in check_closed(plan_page(plan, release)).text
+
+
 def test_plans_that_always_fit_do_not_say_that_trucks_can_be_overloaded() -> None:
     """Two rows between 10 and 100 may weigh 200, but as all of their class they weigh 110."""
     release = published([10, 100], 2)

@@ -35,7 +35,7 @@ from tests.collector_help import (
     postgres_server,
     running,
 )
-from tests.commands import run
+from tests.commands import fine, run
 from tests.estimates_help import HOURLY, PLACES, TELEMETRY, truck_task
 
 from dunnage.collecting.collector import split_frames
@@ -555,7 +555,7 @@ def test_two_officers_open_an_identity_record(api, base, caplog, monkeypatch):
     log = call("eva", "GET", "/log")[1]["log"]
     assert [(entry["what"], entry.get("by"), entry.get("reason")) for entry in log] == [
         ("created", None, None),
-        ("sealed", None, None),
+        ("sealed", ["operator"], None),
         ("opened", ["anna", "ben"], "claim 44"),
     ]
     again = [call("anna", "POST", "/openings", asked)[1]["opening"] for _ in range(2)]
@@ -697,6 +697,9 @@ def _killed(tmp_path, database, *, kills, per_kill, crashes=0):
             cut.sendall(f"{head}Content-Length: 1000\r\n\r\nabc".encode())
         assert server.call("GET", "/v1/health")[0] == 200
         server.nursery = server.nursery or Nursery(server.environment)  # the first start was that of a user
+        if database is None:
+            codes = json.loads(server.call("POST", f"{base}/codes", b'{"names":["truck"]}', **as_json)[1])
+            sent |= _sent_by_commands(tmp_path, task, server, codes["codes"]["truck"])
         stop = threading.Event()
 
         def send() -> None:
@@ -747,6 +750,19 @@ def _killed(tmp_path, database, *, kills, per_kill, crashes=0):
     assert acknowledged <= set(stored) <= sent  # nothing that was acknowledged is lost
     assert set(stored.values()) == {1}
     assert len(acknowledged) >= kills * per_kill
+
+
+def _sent_by_commands(folder, task, server, code):
+    """Make and send a report as the documents say; return the ids."""
+    (folder / "task.json").write_text(task.to_json())
+    (folder / "truck.csv").write_text("vehicle,time,speed,load\nt,2026-01-01T00:00,50,5\n")
+    own = ["--task", folder / "task.json", "--allowance", folder / "truck.own"]
+    start = ["--enrol", "--tier", "basic", "--cap", "none", "--now", "now", "-o", folder / "reports.bin"]
+    run("device", "perturb", folder / "truck.csv", *own, *start, code=0)
+    again = [fine("device", "send", f"http://127.0.0.1:{server.port}", *own, *more) for more in (["--code", code], [])]
+    ids = {Report.from_bytes(one).report_id for one in split_frames((folder / "reports.bin").read_bytes())}
+    assert [one["sent"] for one in again] == [len(ids), 0]  # acknowledged: nothing is left to send
+    return ids
 
 
 def _crash_postgres(database):

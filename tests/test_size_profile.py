@@ -20,7 +20,7 @@ import dunnage as dn
 from dunnage.errors import ParameterError
 from dunnage.kernels.bins.scalar import l2_bound
 from dunnage.kernels.counts.margins import NoiseLaw, failure, first_fit_count, margins_of
-from dunnage.mechanisms.size_profile import SizeProfile
+from dunnage.mechanisms.size_profile import TUBE_SHARES, SizeProfile
 from dunnage.model.schema import Schema
 
 WEIGHT = {"role": QUASI, "kind": "numeric", "domain": [125, 375], "resolution": 0.1, "unit": "kg"}
@@ -58,26 +58,26 @@ def weights(num: int, seed: int) -> np.ndarray:
 
 def enumerated(margins: list[np.ndarray], law: NoiseLaw, reach: int) -> float:
     """Add up the chances of all noises that some margin does not cover, up to a reach."""
-    # noise : all vectors, one in each column, and the sums of their blocks
+    # noise : all vectors, one in each column
     lengths, noise = [len(margin) for margin in margins], np.indices([2 * reach + 1] * sum(map(len, margins)))
     noise = noise.reshape(len(noise), -1) - reach
-    starts = range(0, len(noise), law.block or len(noise))
-    sums = [np.abs(noise[at : at + (law.block or len(noise))].sum(axis=0)) for at in starts]
-    chance = np.exp(-np.abs(noise).sum(axis=0) / law.scale - sum(sums) / law.block_scale)
+    tails = [np.cumsum(part, axis=0) for part in np.split(noise, np.cumsum(lengths)[:-1])]
+    largest = np.max([np.abs(own).max(axis=0) for own in tails], axis=0)
+    chance = np.exp(-np.abs(noise).sum(axis=0) / law.scale - largest / law.tube)
     chance[law.fixed_total & (noise.sum(axis=0) != 0)] = 0
-    parts = zip(np.split(noise, np.cumsum(lengths)[:-1]), margins, strict=True)
-    failing = np.any([(np.cumsum(part, axis=0) < -margin[:, None]).any(axis=0) for part, margin in parts], axis=0)
+    failing = np.any([(own < -m[:, None]).any(axis=0) for own, m in zip(tails, margins, strict=True)], axis=0)
     return float(chance[failing].sum() / chance.sum())
 
 
 def test_the_chance_of_failure_is_that_of_all_noises():
-    for lengths, fixed in itertools.product([(1,), (3,), (1, 2), (4,), (5,)], (True, False)):
+    for lengths, fixed, tube in itertools.product([(1,), (3,), (1, 2), (4,)], (True, False), (math.inf, 1.1)):
         num = sum(lengths)
-        law = NoiseLaw(0.7, fixed) if num < 4 else NoiseLaw(0.5, fixed, 2, 0.8)
+        law = NoiseLaw(0.7 if num < 4 else 0.5, fixed, tube)
         margins = margins_of(lengths, law, 0.1)
-        counted = enumerated(margins, law, 12 if num < 4 else 9 if num < 5 else 6)
-        assert abs(failure(margins, law) - counted) < (2e-5 if num < 5 else 2e-4)
+        counted = enumerated(margins, law, 12 if num < 4 else 9)
+        assert abs(failure(margins, law) - counted) < 2e-5
         assert counted <= 0.1 + 1e-9
+        assert failure([np.full(n, 2**30) for n in lengths], law) < 1e-5
     # Simulated by an ordinary generator, for the long chains that cannot be enumerated
     draw = np.random.default_rng(1)
     for fixed, scale, num in ((False, 1.0, 40), (True, 2.0, 12)):
@@ -92,19 +92,21 @@ def test_the_chance_of_failure_is_that_of_all_noises():
         assert stats.binomtest(failing, len(noise), expected).pvalue > 1e-9
 
 
-def test_noise_in_blocks_has_its_law_and_its_margins():
-    """36 counts in blocks of 8, with the last one shorter; the law of four counts is examined by ``prove``."""
+def test_noise_in_a_tube_has_its_law_and_its_margins():
+    """36 counts; the law of three and four counts is examined by ``prove``. Estimates of wide tubes come close."""
     noise = dn.Noise()
     for given in ({}, {"expected": 500}):
         made = SizeProfile(epsilon=1, risk="0.05", **given)
-        law = NoiseLaw(float(made.scale * Fraction(4, 3)), not given, 8, float(made.scale * 4))
-        (margins,) = margins_of([36], law, 0.05)
-        drawn = np.array([made.perturbation(36, noise, 8) for _ in range(1500)])
-        assert given or (drawn.sum(axis=1) == 0).all()
-        failing = int((np.cumsum(drawn, axis=1) < -margins).any(axis=1).sum())
-        expected = failure([margins], law)
-        assert 0.02 < expected <= 0.05
-        assert stats.binomtest(failing, len(drawn), expected).pvalue > 1e-9
+        for share in TUBE_SHARES[::2]:
+            law = NoiseLaw(float(made.scale / (1 - share)), not given, float(1 / share))
+            (margins,) = margins_of([36], law, 0.05)
+            drawn = np.array([made.perturbation(36, noise, share) for _ in range(800)])
+            assert given or (drawn.sum(axis=1) == 0).all()
+            failing = int((np.cumsum(drawn, axis=1) < -margins).any(axis=1).sum())
+            expected = failure([margins], law)
+            assert 0.02 < expected <= 0.05
+            assert stats.binomtest(failing, len(drawn), expected).pvalue > 1e-9
+            assert abs(failure([margins], law, 2) - expected) < 0.002
 
 
 def test_noise_with_a_known_sum_has_its_law():
@@ -179,7 +181,7 @@ def test_all_fit_as_often_as_stated_whatever_the_data():
         counts = np.bincount(cells, minlength=len(layout.sizes))
         failing = 0
         for _ in range(num):
-            noisy = counts + made.perturbation(len(counts), noise, layout.block)
+            noisy = counts + made.perturbation(len(counts), noise, layout.tube)
             slots = layout.slots(noisy, None if given else 60)
             failing += bool((np.cumsum(slots) < np.cumsum(counts)).any())
         assert stats.binom.sf(failing - 1, num, 0.1) > 1e-10
@@ -316,17 +318,21 @@ def test_parcels_without_a_slot_are_placed_or_named():
 
 def test_trucks_stay_below_those_of_the_first_prototype():
     """Trucks of a first fit against a bound on the fewest, mean over draws; a better plan only lowers them."""
-    for num, limits in ((100, {1: 1.27, 4: 1.10}), (1000, {1: 1.057})):
-        for epsilon, limit in limits.items():
-            ratios = []
-            for seed in range(12):
-                values = weights(num, seed)
-                data = loaded({"weight": values}, {"epsilon": epsilon, "capacity": 500, "expected": num})
-                release, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=seed))
-                sizes, numbers = np.unique(release.uncertain("weight").upper, return_counts=True)
-                trucks = first_fit_count(sizes[:, None], numbers, np.array([500.0]))
-                ratios.append(trucks / l2_bound(np.rint(10 * values).astype(np.int64), 5000))
-            assert np.mean(ratios) <= limit
+    for num, epsilon, given, limit in (
+        (100, 1, {"expected": 100}, 1.27),
+        (100, 4, {"expected": 100}, 1.10),
+        (1000, 1, {"expected": 1000}, 1.057),
+        (1000, 1, {}, 1.064),  # against the bound, which is .004 below the fewest trucks that were found
+    ):
+        ratios = []
+        for seed in range(12):
+            values = weights(num, seed)
+            data = loaded({"weight": values}, {"epsilon": epsilon, "capacity": 500, **given})
+            release, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=seed))
+            sizes, numbers = np.unique(release.uncertain("weight").upper, return_counts=True)
+            trucks = first_fit_count(sizes[:, None], numbers, np.array([500.0]))
+            ratios.append(trucks / l2_bound(np.rint(10 * values).astype(np.int64), 5000))
+        assert np.mean(ratios) <= limit
 
 
 def test_what_a_profile_needs_is_refused_and_said_before_any_data():

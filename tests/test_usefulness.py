@@ -18,6 +18,7 @@ from tests.refusals import refusal
 
 import dunnage as dn
 from dunnage.mechanisms.counts import DrawnCounts, true_counts
+from dunnage.model.certificate import ExpectedError, LevelError
 from dunnage.publishing import _spread_warnings, mechanism_of, owner_warnings, predicted
 from dunnage.samples.shape import like
 from dunnage.showing.text import usefulness_lines
@@ -310,6 +311,28 @@ def test_rough_counts_say_what_would_make_them_good(tmp_path):
     assert result.remedies
     assert all(remedy.level.verdict == "good" for remedy in result.remedies)
     assert result.remedies[0].change in "\n".join(usefulness_lines(result))
+
+
+def test_rough_counts_point_only_to_sums_that_are_good():
+    """Nobody was helped by "look only at coarser sums" where the total was off by 37 % too."""
+    for error, named in ((0.05, True), (0.37, False)):
+        levels = [LevelError(level="zone pairs", sums=36, trips=519, error=0.37)]
+        levels.append(LevelError(level="total", sums=1, trips=18_000, error=error))
+        lines = usefulness_lines(Usefulness(expected=ExpectedError(trips=18_000, levels=levels)))
+        assert ("total" in lines[-1]) == named
+
+
+def test_generated_riders_make_no_more_trips_than_a_week_has_room_for(tmp_path):
+    """A tenth of them made over 20 trips in five days, so a bound that dropped 0.6 % was predicted to drop 37 %."""
+    document = bike_policy(tmp_path, 12, 9_000, {**CONSTRAINED, "epsilon": 1}).document
+    document |= {"protects": "rider", "contribution": {"person": "card", "max": 10, "per": "period"}}
+    document["attributes"] |= {"card": {"role": "identifier"}}
+    document["expect"] |= {"dates": 5, "riders": 1_750}
+    made = like(dn.Policy.from_dict(document, path=tmp_path / "policy.toml"), 9_000, 3)
+    trips = np.bincount(np.asarray(made.persons))
+    assert trips.sum() == 9_000
+    assert 0.02 < np.maximum(trips - 10, 0).sum() / 9_000 < 0.22
+    assert trips.max() < 35
 
 
 def test_changes_are_combined_if_none_helps_alone(tmp_path):

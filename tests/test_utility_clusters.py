@@ -566,7 +566,7 @@ def test_refusals_name_what_is_to_blame(place: Path) -> None:
     columns = rides(60, 3, num_lines=1)
     for parameters, words in (
         ({"k": 3, "l": 9}, "'purpose'"),
-        ({"k": 3, "t": 0}, r"\bt\b"),
+        ({"k": 3, "t": 0, "limits": {"start": 50}}, r"\bt\b"),
         ({"max_risk": "1/1000000000000"}, "max_risk"),
         ({"k": 30, "limits": {"start": 0}}, "limits"),
     ):

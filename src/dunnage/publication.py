@@ -120,11 +120,13 @@ def unplanned_rows(data: Dataset, key: Key, left_behind: Sequence[int] = ()) -> 
     """List every source row that travels outside a plan, with the reason, for the owner only."""
     reasons = dict(data.left_out)
     if data.schema.trip is None:  # counts are of all rows
-        stated = {row: reason for reason, rows in key.left_out.items() for row in rows}
-        released = np.zeros(int(data.parts.source_rows.max(initial=0)) + 1, dtype=bool)
-        released[key.table.column("source_row").to_numpy()] = True
-        missing = data.parts.source_rows[~released[data.parts.source_rows]].tolist()
-        reasons |= {row: (stated.get(row, NOT_RELEASED), "") for row in (stated if data.elsewhere else missing)}
+        missing = stated = {row: reason for reason, rows in key.left_out.items() for row in rows}
+        if not data.elsewhere:
+            every = data.parts.source_rows
+            released = np.zeros(int(every.max(initial=0)) + 1, dtype=bool)
+            released[key.table.column("source_row").to_numpy()] = True
+            missing = {row: stated.get(row, NOT_RELEASED) for row in every[~released[every]].tolist()}
+        reasons |= {row: (reason, "") for row, reason in missing.items()}
     reasons |= dict.fromkeys(left_behind, (NO_TRUCK, ""))
     rows = sorted(reasons)
     own = data.cells(np.array(rows, dtype=np.int64), data.policy.listed_columns)

@@ -16,6 +16,13 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 _MANY_DIGITS = 6
 _ROUNDING = 1e-9  # a share this close to the whole counts as the whole
 
+# How many of a unit of time an hour has
+HOURS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 3600.0),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 1.0),
+}
+
 
 def number_text(value: float) -> str:
     """Write a number with four digits and commas between thousands, without an exponent."""

@@ -42,7 +42,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00
 DAY = re.compile(r"(?m)^\d{4}-\d\d-\d\d$")
 SECONDS = re.compile(r'("(?:\w+_)?seconds": )[\d.e+-]+')
 TICK = 1e-4  # seconds
-REPEATING = {"certificate.html", "loading.html"}  # pages with tests of their own
+REPEATING = {"certificate.html", "loading.html", "verify.html"}  # pages with tests of their own
 TEXTS = {".csv", ".md", ".toml", ".txt", ".jsonl", ".pem", ".xyc"}
 
 

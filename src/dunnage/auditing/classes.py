@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing import findings
@@ -41,10 +42,12 @@ from dunnage.model.domains import Domain, Numeric, Tree, decimal_scale, domain_f
 from dunnage.model.guarantees import SampledDP
 from dunnage.model.hierarchies import hierarchy_of
 from dunnage.model.measures import DISTORTION_METRIC
+from dunnage.model.schema import COUNTS_SUFFIX
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
+from dunnage.release.spreading import floats_of_lists
 from dunnage.settle import matched_records
 from dunnage.tables.columns import is_set
 from dunnage.tables.dataset import Dataset
@@ -134,6 +137,7 @@ class LabelSets(NamedTuple):
 
     places: FloatArray  # Place of each label among those of the domain, in order within a class
     of_class: IntArray
+    counts: FloatArray | None  # How often each occurs in its class, where multisets were released
 
 
 class ClassAttribute(NamedTuple):
@@ -195,8 +199,11 @@ class ClassAttribute(NamedTuple):
             if not counts.all() or (places < 0).any():
                 raise ReleaseError("a class has an empty set, or a label outside the domain. Verify the release.")
             of_class, ends = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts)
-            places = places[np.lexsort((places, of_class))]
-            listing, lower, upper = LabelSets(places, of_class), places[ends - counts], places[ends - 1]
+            order, often = np.lexsort((places, of_class)), None
+            if name + COUNTS_SUFFIX in classes.column_names:
+                often = floats_of_lists(classes, name + COUNTS_SUFFIX)[order]
+            places = places[order]
+            listing, lower, upper = LabelSets(places, of_class, often), places[ends - counts], places[ends - 1]
         else:
             raise ParameterError(
                 f"this version audits numbers, nodes of hierarchies and sets. Attribute {name!r} is none of these."
@@ -259,7 +266,8 @@ class ClassesView:
     @property
     def remedies(self) -> dict[str, str]:
         """What the owner can change about the values that classes show, given the parameters of the mechanism."""
-        changes = [] if self.statistic in ("bounds", "values") else ['statistic = "bounds"']
+        listed = any(item.listing is not None and item.listing.counts is not None for item in self.attributes)
+        changes = ['statistic = "bounds"'] if listed or self.statistic not in ("bounds", "values") else []
         values = " (" + changes[0] + ")" if changes else ""
         if getattr(self.mechanism, "bounds", None) == "class":
             changes.append('bounds = "grid", and a coarser resolution')
@@ -366,7 +374,7 @@ class ClassCandidates(NamedTuple):
 
     record: IntArray
     of_class: IntArray
-    weight: IntArray  # How many rows of the class (with multisets, listed values) fit what the attacker knows
+    weight: NDArray[Any]  # How many rows of the class (with multisets, listed values) fit what the attacker knows
 
     @property
     def starts(self) -> IntArray:
@@ -400,7 +408,7 @@ def candidates(view: ClassesView, known: Knowledge) -> Iterator[ClassCandidates]
         record, of_class = record[fits], of_class[fits]
         sizes = view.sizes[of_class]
         if not view.multisets:
-            weight = sizes
+            weight = _expected_rows(view, known, record, of_class)
         elif len(view.attributes) == 1:
             low, high = known.low[0, record], known.high[0, record]
             weight = _ranked_inside(view.members[0], view.class_of_member, of_class, low, high)
@@ -414,6 +422,19 @@ def candidates(view: ClassesView, known: Knowledge) -> Iterator[ClassCandidates]
         some = weight > 0
         yield ClassCandidates(record[some], of_class[some], weight[some])
         start = stop
+
+
+def _expected_rows(view: ClassesView, known: Knowledge, record: IntArray, of_class: IntArray) -> NDArray[Any]:
+    """Return how many rows of each class fit what is known, if its listed labels occur apart from each other."""
+    weight: NDArray[Any] = view.sizes[of_class]
+    for axis in _axes_known(known):
+        listing = view.attributes[axis].listing
+        if listing is None or listing.counts is None:
+            continue
+        sums = np.concatenate(([0.0], np.cumsum(listing.counts)))
+        first, stop = _ranks_inside(*listing[:2], of_class, known.low[axis, record], known.high[axis, record])
+        weight = weight * (sums[stop] - sums[first]) / view.sizes[of_class]
+    return weight
 
 
 class _Runs(NamedTuple):
@@ -462,7 +483,7 @@ def _fits(view: ClassesView, known: Knowledge, record: IntArray, of_class: IntAr
         if attribute.listing is not None:
             # Knowledge that covers the whole set rules out none of its labels.
             open_ = np.flatnonzero(fits & ((low > lower) | (high < upper)))
-            fits[open_] = _ranked_inside(*attribute.listing, of_class[open_], low[open_], high[open_]) > 0
+            fits[open_] = _ranked_inside(*attribute.listing[:2], of_class[open_], low[open_], high[open_]) > 0
         if view.multisets:
             continue
         # With own bounds one member is the smallest and one the largest, so a class of two has no others. The mean
@@ -490,12 +511,19 @@ def _ranked_inside(
     values: FloatArray, groups: IntArray, wanted: IntArray, low: FloatArray, high: FloatArray
 ) -> IntArray:
     """Count the values of each wanted group that lie between its bounds; values are sorted by group."""
+    first, stop = _ranks_inside(values, groups, wanted, low, high)
+    return np.asarray(stop - first, dtype=np.int64)
+
+
+def _ranks_inside(
+    values: FloatArray, groups: IntArray, wanted: IntArray, low: FloatArray, high: FloatArray
+) -> tuple[IntArray, IntArray]:
+    """Return the first of these values, and the one after the last."""
     ranks = np.unique(values)
     width = len(ranks) + 1
     places = groups * width + np.searchsorted(ranks, values)
     stop = np.searchsorted(places, wanted * width + np.searchsorted(ranks, high, side="right"))
-    first = np.searchsorted(places, wanted * width + np.searchsorted(ranks, low, side="left"))
-    return np.asarray(stop - first, dtype=np.int64)
+    return np.searchsorted(places, wanted * width + np.searchsorted(ranks, low, side="left")), stop
 
 
 # Record linkage
@@ -733,6 +761,14 @@ def view_figures(view: ClassesView, tell: Progress) -> Iterator[KeyFigure]:
         share = best_window(values, view.class_of_member, 0.0)
         chance = best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
         yield figure("value linkage, exact ({column})", share, chance, column=name, **view.remedies)
+    for attribute in view.attributes:  # the most frequent label of each class, and of all records
+        if (listing := attribute.listing) is None or listing.counts is None:
+            continue
+        most = np.zeros(len(view.sizes))
+        np.maximum.at(most, listing.of_class, listing.counts)
+        often = np.bincount(listing.places.astype(np.int64), listing.counts)
+        share, chance = float(most.sum() / rows), float(often.max() / rows)
+        yield figure("value linkage, exact ({column})", share, chance, column=attribute.name, **view.remedies)
     tell("searching for values that are certainly absent")
     for axis in range(len(view.attributes)):
         yield _certain_absence(view, axis)

@@ -2,10 +2,10 @@
 """Rides released in clusters: what that cost in distortion and demand figures, and how diverse classes are.
 
 Distortion, and the diversity of sensitive columns, follow from the release alone. Everything else compares with the
-truth and is private. A set-valued row is read as **spread**: it counts evenly for every value, or pair of values, that
-it may stand for. Attackers who know part of the truth, some attributes of a record or some rides of a card, are tried
-before, on the true table without names, and after, on the release. On the release, all rows of every class that the
-known values do not rule out fit a record.
+truth and is private. A set-valued row is read as **spread**: it counts for every value, or pair of values, that it may
+stand for, evenly or as often as multisets say (:mod:`dunnage.release.spreading`). Attackers who know part of the truth,
+some attributes of a record or some rides of a card, are tried before, on the true table without names, and after, on
+the release. On the release, all rows of every class that the known values do not rule out fit a record.
 
 References
 ----------
@@ -32,7 +32,6 @@ from dunnage.auditing.classes import (
     ClassesTruth,
     ClassesView,
     Knowledge,
-    LabelSets,
     Occurrences,
     candidates,
     codes_of,
@@ -41,7 +40,9 @@ from dunnage.auditing.classes import (
 from dunnage.auditing.findings import Interval, KeyFigure, Progress, figure, mean_interval, wilson, with_unit, words
 from dunnage.model import measures
 from dunnage.model.domains import CodedDomain, Graph
-from dunnage.text import number_text
+from dunnage.release import SPREAD_STEPS
+from dunnage.release.spreading import Axis, axis_of, spread_counts
+from dunnage.text import HOURS, number_text
 
 TOP = 20
 MAX_KNOWN = 4  # Attributes of a ride, or rides of a card, that an attacker knows
@@ -57,11 +58,6 @@ COST_STEPS, MAX_STEPS = (0.0025, 0.005, 0.01, 0.02, 0.025, 0.05), 32
 ROUNDING = 1e-9
 MAX_STATIONS = 500  # Stations of a network that is shown with the examples
 SANITY = 0.001  # Relative errors divide by at least this share of all records
-_HOURS = {
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 3600.0),
-    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hour", "hours"), 1.0),
-}
 
 
 def view_figures(view: ClassesView) -> Iterator[KeyFigure]:
@@ -264,34 +260,28 @@ def demand_figures(truth: ClassesTruth) -> tuple[list[KeyFigure], list[str]]:
 
 
 def _hour(attribute: ClassAttribute) -> float:
-    return _HOURS.get(attribute.unit.lower(), 0.0)
-
-
-def _incidence(attribute: ClassAttribute, num_classes: int) -> Any:
-    """Return a sparse table of ones: the labels that each class may have. Shape: labels, classes."""
-    from scipy.sparse import csr_matrix
-
-    listing = attribute.listing
-    if listing is None:  # the leaves below its node
-        counts = (attribute.upper - attribute.lower).astype(np.int64) + 1
-        of_class = np.repeat(np.arange(len(counts)), counts)
-        offset = np.arange(len(of_class)) - np.repeat(np.cumsum(counts) - counts, counts)
-        listing = LabelSets(attribute.lower[of_class] + offset, of_class)
-    shape = (attribute.num_labels, num_classes)
-    return csr_matrix((np.ones(len(listing.places)), (listing.places.astype(np.int64), listing.of_class)), shape=shape)
+    return HOURS.get(attribute.unit.lower(), 0.0)
 
 
 def pair_counts(view: ClassesView, origin: int, destination: int) -> dict[str, FloatArray]:
     """Count rides by pairs of stations as a set-valued row may be read. Shape of each: labels, labels."""
-    first, second = (_incidence(view.attributes[axis], len(view.sizes)) for axis in (origin, destination))
-    num_first, num_second = (np.asarray(table.sum(axis=0)).ravel() for table in (first, second))
-    sizes = view.sizes.astype(np.float64)
-    weights = {
-        "spread": sizes / (num_first * num_second),
-        "certain": np.where(num_first * num_second == 1, sizes, 0.0),
-        "possible": sizes,
-    }
-    return {name: (first.multiply(weight[None, :]) @ second.T).toarray() for name, weight in weights.items()}
+    axes = [axis_of(view.release, view.names[axis], None) for axis in (origin, destination)]
+    counts = {"spread": spread_counts(view.release, axes, SPREAD_STEPS)}
+    # All rows of a class may be of each pair of its stations, and certainly are if there is no other pair.
+    alone = np.prod([np.diff(axis.starts) for axis in axes], axis=0) == 1
+    for name, sizes in {"certain": np.where(alone, view.sizes, 0), "possible": view.sizes}.items():
+        tables = [_incidence(axis) for axis in axes]
+        counts[name] = (tables[0].multiply(sizes[None, :]) @ tables[1].T).toarray()
+    return counts
+
+
+def _incidence(axis: Axis) -> Any:
+    """Return a sparse table of ones: the labels that each class may have. Shape: labels, classes."""
+    from scipy.sparse import csc_matrix
+
+    return csc_matrix(
+        (np.ones(len(axis.places)), axis.places, axis.starts), shape=(len(axis.cells), len(axis.starts) - 1)
+    )
 
 
 def _top_pairs(truth: ClassesTruth, origin: int, destination: int) -> list[KeyFigure]:
@@ -309,34 +299,24 @@ def _top_pairs(truth: ClassesTruth, origin: int, destination: int) -> list[KeyFi
     # Pairs of a station with itself are pairs too: both the truth and sets may have them.
     chance = float(enough.sum() / num**2)
     error = float(np.abs(counts["spread"][busiest] - true[busiest]).mean())
+    # Rides that are counted at a wrong pair, as a share of all: half the sum of all errors.
+    readings = counts["spread"], np.full(len(true), true.sum() / num**2)
+    wrong, unread = (float(np.abs(read - true).sum() / 2 / true.sum()) for read in readings)
     blind = float(np.abs(len(truth.data) / num**2 - true[busiest]).mean())
     means, mean = {name: float(table[busiest].mean()) for name, table in counts.items()}, float(true[busiest].mean())
     names = f"{view.names[origin]} and {view.names[destination]}"
     details = {"truth": mean, **means, "relative": error / mean}
     return [
+        figure("counted at a wrong pair", wrong, unread, None, {"pairs": num**2}, names=names),
         figure("top pairs kept", kept, chance, None, {"pairs": top}, names=names),
         figure("top pairs, mean error", error, blind, None, details, top=top),
     ]
 
 
-def hourly_boardings(view: ClassesView, station: int, time: int) -> FloatArray:
-    """Count rides by station and hour, each row evenly over its set and its interval. Shape: labels, hours."""
-    table, attribute = _incidence(view.attributes[station], len(view.sizes)), view.attributes[time]
-    weight = view.sizes / np.asarray(table.sum(axis=0)).ravel()
-    # The very end of the domain, such as 24:00, belongs to the hour before it.
-    domain, hour = attribute.numeric, _hour(attribute)
-    assert domain is not None
-    first = math.floor(domain.lower_float / hour)
-    begins = hour * np.arange(first, max(first + 1, math.ceil(domain.upper_float / hour)))
-    ends = np.append(begins[1:], np.inf)
-    # On a grid a value stands for the step that begins there.
-    step = float(domain.resolution) if domain.resolution is not None else 0.0
-    lower, end = attribute.lower[:, None], attribute.upper[:, None] + step
-    inside = np.minimum(end, ends) - np.maximum(lower, begins)
-    points = (lower >= begins) & (lower < ends)
-    width = np.where(end > lower, end - lower, 1.0)
-    shares = np.where(end > lower, np.maximum(inside, 0.0) / width, points)  # of each class's interval in each hour
-    return np.asarray(table @ (weight[:, None] * (shares / shares.sum(axis=1, keepdims=True))))
+def hourly_boardings(view: ClassesView, station: int, time: int, steps: int = SPREAD_STEPS) -> FloatArray:
+    """Count rides by station and hour, as they are read from the release. Shape: labels, hours."""
+    width = _hour(view.attributes[time])
+    return spread_counts(view.release, [axis_of(view.release, view.names[a], width) for a in (station, time)], steps)
 
 
 # Attackers who know some attributes of a ride

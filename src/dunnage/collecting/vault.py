@@ -143,7 +143,7 @@ class Vault:
         """Seal the rows of a CSV file, each under a new key; a row of a vehicle replaces its record."""
         return self.seal_rows(read_records(Path(records), alias))
 
-    def seal_rows(self, rows: Sequence[tuple[str, dict[str, str]]]) -> int:
+    def seal_rows(self, rows: Sequence[tuple[str, dict[str, str]]], *, by: Sequence[str] = ()) -> int:
         with self._changing():
             keys, lines = self._keys(), self._lines()
             for name, record in rows:
@@ -151,7 +151,7 @@ class Vault:
                 sealed = encrypt(ALGORITHM, key, nonce, padded(record), self._bound(name))
                 lines[name, key_id] = packed(nonce + sealed)
                 keys[name] = f"{key_id}:{self._wrap(name, key)}"
-            self._note("sealed", vehicles=[name for name, _ in rows])
+            self._note("sealed", **_people(by), vehicles=[name for name, _ in rows])
             self._write_lines(lines)  # beside those that they replace
             self._replace(KEYS_FILE, self._stated(keys))
             self._prune()
@@ -185,7 +185,7 @@ class Vault:
             if vehicle not in keys:
                 raise InputError(str(self.folder), [Problem("the vehicle has no record, or was erased")])
             del keys[vehicle]
-            self._note("erased", **({"by": list(by)} if by else {}), vehicles=[vehicle], reason=reason)
+            self._note("erased", **_people(by), vehicles=[vehicle], reason=reason)
             self._replace(KEYS_FILE, self._stated(keys))
             self._prune()
 
@@ -326,6 +326,10 @@ def _new_platform(folder: Path, custodians: Sequence[str]) -> tuple[Vault, list[
     shares = split(private.private_bytes_raw(), len(names))
     vault = Vault(folder, private.public_key().public_bytes_raw(), platform, tuple(names))
     return vault, [Share(name, platform, share) for name, share in zip(names, shares, strict=True)]
+
+
+def _people(by: Sequence[str]) -> dict[str, list[str]]:
+    return {"by": list(by)} if by else {}  # nobody is known on the command line
 
 
 def _derived(shared: bytes, sender: bytes, public: bytes) -> bytes:

@@ -284,8 +284,7 @@ class FoldedRows(Dataset):
         task = _RowTask(self._fold, maker, noise.draw_bytes(KEY_BYTES))
         pieces: Iterable[Piece] = self._rows.pieces()
         if classes is not None:
-            ends = [*(piece.first for piece in pieces), self.num_read][1:]
-            pairs = zip(pieces, ends, strict=True)
+            pairs = zip(pieces, [*(piece.first for piece in pieces), self.num_read][1:], strict=True)
             pieces = (piece._replace(classes=np.asarray(classes[piece.first : end])) for piece, end in pairs)
         bits = min(16, max(0, math.ceil(math.log2(max(1, len(self)) / _BUCKET_ROWS))))
         buckets, cells, reasons, num = Buckets(1 << bits), list(self._state_cells), dict[str, list[int]](), 0

@@ -140,7 +140,8 @@ class QueryRows(_Batches):
             self._relation = (connection or duckdb).sql(query)
             self.schema = self._reader(self._relation.limit(0)).schema
         except (duckdb.Error, AttributeError, TypeError):  # its text may quote cells
-            raise ParameterError("DuckDB cannot run this query, or it returns no rows. Check it there.") from None
+            example = "SELECT * FROM read_parquet('taps/*.parquet')"
+            raise ParameterError(f"DuckDB cannot run this as a query of rows. Write one such as {example}.") from None
 
     @staticmethod
     def _reader(relation: Any) -> pa.RecordBatchReader:

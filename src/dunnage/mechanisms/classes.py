@@ -43,12 +43,12 @@ from dunnage.model.measures import (
     size_measures,
     sort_key,
 )
-from dunnage.model.schema import DIAMETER_SUFFIX, Role, Schema
+from dunnage.model.schema import COUNTS_SUFFIX, DIAMETER_SUFFIX, Role, Schema
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.release.kinds import generalised
 from dunnage.release.kinds.rows import check_figures
-from dunnage.tables.columns import SET_TYPE, Private
+from dunnage.tables.columns import COUNTS_TYPE, SET_TYPE, Private
 from dunnage.tables.finest import CountingFold, Finest
 from dunnage.text import plural, several
 
@@ -83,6 +83,7 @@ class Sets:
     name: str
     sets: tuple[tuple[str, ...], ...]  # of the values of each class, in the order of the domain
     diameters: FloatArray | None = None  # longest shortest paths inside them, if values are vertices of a network
+    counts: tuple[tuple[int, ...], ...] | None = None  # how often each value occurs, if multisets are released
 
 
 Generalised = Intervals | Nodes | Sets  # one attribute as a release shows it, class by class
@@ -278,6 +279,7 @@ class ClassRelease(Mechanism):
 
 class ClassMechanism(ClassRelease):
     seeded = "the order of rows came from a seed that others may know"
+    by_attribute: ClassVar[bool] = False  # whether multisets are of one attribute each, not of whole records
 
     @property
     def least_k(self) -> int:
@@ -322,22 +324,21 @@ class ClassMechanism(ClassRelease):
         )
 
     def draw(self, dataset: Dataset, prepared: EquivalenceClasses, noise: Noise) -> Outcome:
-        statistic: Statistic = getattr(self, "statistic", "bounds")
+        statistic: Statistic = "bounds" if self.by_attribute else getattr(self, "statistic", "bounds")
         summary, sizes = class_table(dataset, prepared, statistic), prepared.sizes
         k = prepared.figures.get("k_chosen", self.least_k)
-        own = prepared.rows
+        own, occurrences = prepared.rows, dict[str, Any]()
         if found := own.strata if own is not None else prepared.found if dataset.elsewhere else None:
             maker = ClassRows(found=found, summary=summary, k=k)
             drawn = dataset.draw_rows(maker, noise, None if own is None else own.of_position)
             outcome = Outcome(data=drawn.data, measures=RowMeasures(records=0), drawn=drawn, classes=summary)
-            occurrences = (
-                own.occurrences
-                if own is not None
-                else {
+            if own is None:
+                occurrences = {
                     a.name: dataset.fold_rows(OccurrenceFold(found=found, name=a.name))
                     for a in dataset.schema.sensitive
                 }
-            )
+            else:
+                occurrences = dict(own.occurrences)
         else:
             kept = np.flatnonzero(prepared.of_row >= 0)
             order = kept[noise_arrays.permutation(noise, len(kept))]
@@ -494,6 +495,8 @@ def class_table(dataset: Dataset, classes: EquivalenceClasses, statistic: str) -
             columns[item.name] = pa.array(item.sets, SET_TYPE)
             if item.diameters is not None:
                 columns[f"{item.name}{DIAMETER_SUFFIX}"] = item.diameters
+            if item.counts is not None:
+                columns[f"{item.name}{COUNTS_SUFFIX}"] = pa.array(item.counts, COUNTS_TYPE)
         else:
             columns |= {f"{item.name}_lower": item.lower, f"{item.name}_upper": item.upper}
             if statistic in ("mean", "multiset"):

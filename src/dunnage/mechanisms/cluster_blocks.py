@@ -95,7 +95,8 @@ class MarginalFold:
     @classmethod
     def of(cls, schema: Schema) -> MarginalFold:
         roles = (schema.public, schema.quasi_identifiers, schema.sensitive)
-        return cls(*(tuple(attribute.name for attribute in role) for role in roles))
+        public, generalised, sensitive = (tuple(attribute.name for attribute in role) for role in roles)
+        return cls(public, generalised, sensitive)
 
     def start(self) -> list[list[Finest]]:
         return [[] for _ in (*self.generalised, *self.sensitive)]
@@ -246,7 +247,7 @@ class BlockSorting(Private):
         keys = [lines["part"], *(lines[name] for name in names), *ranks, lines["row"]]
         lines = lines[np.lexsort(keys[::-1])]
         values = [lines[name] for name in names]
-        classes, num, stratum = np.full(len(lines), -1, dtype=np.int64), 0, list[int]()
+        classes, num, parts = np.full(len(lines), -1, dtype=np.int64), 0, list[IntArray]()
         starts = np.flatnonzero(np.diff(lines["part"], prepend=-1))
         for start, end in zip(starts, np.append(starts[1:], len(lines)), strict=True):
             part = int(lines["part"][start])
@@ -254,9 +255,9 @@ class BlockSorting(Private):
             price, blocks = float(self.compared.mechanism.price), self.parts.nodes[part].num_blocks
             found = grow_in_blocks(metric, self.k, num=blocks or None, constraints=self.constraints, price=price)
             classes[start:end] = np.where(found >= 0, found + num, -1)
-            own = int(found.max(initial=-1)) + 1
-            num, stratum = num + own, [*stratum, *[part] * own]
-        made = {"row": lines["row"], "class": classes.astype(np.int32), "part": np.array(stratum, dtype=np.int64)}
+            parts.append(np.full(int(found.max(initial=-1)) + 1, part))
+            num += len(parts[-1])
+        made: dict[str, Any] = {"row": lines["row"], "class": classes.astype(np.int32), "part": np.concatenate(parts)}
         inside = np.flatnonzero(classes >= 0)
         inside = inside[np.argsort(classes[inside], kind="stable")]
         made["sizes"] = np.bincount(classes[inside], minlength=num)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import InternalError, ParameterError, Refusal
@@ -51,7 +51,7 @@ from dunnage.model.guarantees import (
     KAnonymity,
     Promise,
 )
-from dunnage.model.schema import Attribute, Schema
+from dunnage.model.schema import COUNTS_SUFFIX, Attribute, Schema
 from dunnage.release.kinds import SENSITIVE, domain_of, generalised, require, with_role
 from dunnage.release.kinds.rows import class_widths, sensitive_column
 from dunnage.tables.columns import Private
@@ -71,10 +71,11 @@ ORDERED_KINDS = ("numeric", "ordinal")  # kinds of sensitive columns that have a
 PERSONS_COUNTED = Assumption(
     COUNTS_PERSONS, "k counts persons; the identifier that the owner named has one value for each person"
 )
+_SETS = ("graph", "category", "ordinal")  # kinds of labels that are released as sets
 _SHOWN = {
     "the smallest and the largest value, two exact values, of": ("numeric",),
     "the lowest node above all values of": ("tree",),
-    "the set of all values that occur of": ("graph", "category", "ordinal"),
+    "the set of all values that occur of": _SETS,
 }
 AUTOMATIC = "auto"
 MAX_HALVINGS = 7  # of a domain's diameter, in the search for limits
@@ -198,6 +199,9 @@ class UtilityClusters(ClassMechanism):
     t, t_kind
         Largest distance of a class from the whole table in every sensitive column: ``equal`` (total variation), or
         ``ordered`` (earth mover's over ranks), which needs numeric or ordinal columns.
+    statistic
+        ``bounds``: sets of labels. ``multiset``: also how often each label occurs in its class, one attribute apart
+        from the others, so that counts can be read from the release (:meth:`Release.spread`).
     symmetrise
         Take the longer way between two vertices of a directed network, which is otherwise refused.
     refine_seconds
@@ -233,12 +237,15 @@ class UtilityClusters(ClassMechanism):
     apart = True
     proof = ("utility-clusters.md#guarantee",)
     counts_persons = True
+    by_attribute = True
     metric = measures.DISTORTION_METRIC
     k: OptionalK = None
     method: Literal["growth", "published-greedy", "published-density"] = "growth"
     scaling: Literal["unit-variance", "maximum"] = "unit-variance"
     l_kind: Literal["distinct", "entropy"] = "distinct"
     t_kind: Literal["equal", "ordered"] = "equal"
+    # Certificates of earlier versions do not state it.
+    statistic: Annotated[Literal["bounds", "multiset"], Field(exclude_if=lambda given: given == "bounds")] = "bounds"
     symmetrise: Flag = False
     max_distortion: _Share = None
     max_suppressed: _Share = None
@@ -377,7 +384,8 @@ class UtilityClusters(ClassMechanism):
         in_clear = []
         for words, kinds in _SHOWN.items():
             names = [attribute.name for attribute in schema.quasi_identifiers if attribute.kind in kinds]
-            in_clear += [f"{words} {', '.join(names)} in each class"] if names else []
+            often = " and how often each occurs" if self.statistic == "multiset" and kinds == _SETS else ""
+            in_clear += [f"{words} {', '.join(names)} in each class{often}"] if names else []
         if isinstance(self.importance, str):
             in_clear.append(
                 "the entropy of each generalised attribute over all records, to three decimals (importance)"
@@ -453,7 +461,7 @@ class UtilityClusters(ClassMechanism):
     def fold(self, schema: Schema, period: str | None) -> Any:
         """Count values where rows live, if one growth of classes is enough and needs no persons or sensitive values."""
         repeated = self.max_distortion is not None or self.limits == AUTOMATIC or self.refine_seconds > 0
-        whole = self.method != "growth" or schema.person is not None or self.keep
+        whole = self.method != "growth" or schema.person is not None or self.keep or self.statistic != "bounds"
         if repeated or whole or self.l is not None or self.t is not None:
             return None
         from dunnage.mechanisms.cluster_blocks import MarginalFold
@@ -466,10 +474,15 @@ class UtilityClusters(ClassMechanism):
             raise ParameterError(
                 f"{self.name} generalises quasi-identifiers. The policy has none. Give that role to a column."
             )
+        released = {attribute.name for attribute in schema}
         for name, attribute in attributes.items():
             domain = attribute.domain
             if name == "size" and attribute.kind != "numeric":
                 raise ParameterError(NOT_SIZE)
+            if self.statistic == "multiset" and attribute.kind in _SETS and name + COUNTS_SUFFIX in released:
+                raise ParameterError(
+                    f"column {name + COUNTS_SUFFIX!r} has the name of the counts of {name}. Rename it."
+                )
             if isinstance(domain, Numeric) and domain.span > MAX_SPAN:
                 raise ParameterError(
                     f"the domain of {name!r} is too wide for distances: more than {MAX_SPAN:g}. Change its unit."
@@ -785,6 +798,9 @@ class _Records:
             self.stratum[firsts], [(values[records], classes) for values in self.values]
         )
         of_record[records] = looks[classes]
+        if self.mechanism.statistic == "multiset":
+            pairs = zip(generalised, self.values, strict=True)
+            generalised = [_counted(look, values[records], of_record[records]) for look, values in pairs]
         # Count what is promised: whatever the clustering did, no smaller class is released.
         num_persons = int(self._persons(of_record, int(of_record.max()) + 1).min())
         if num_persons < k:
@@ -916,6 +932,15 @@ def _generalised(
     diameters = measures.set_widths(coded, codes, sizes) if isinstance(coded, Graph) else None
     key = np.array([rank[group] for group in groups], dtype=np.int64)
     return Sets(name=name, sets=sets, diameters=diameters), [key]
+
+
+def _counted(item: Generalised, codes: npt.NDArray[Any], classes: IntArray) -> Generalised:
+    """Say how often each label of a set occurs; sets are in the order of their codes."""
+    if not isinstance(item, Sets):
+        return item
+    _, counts = np.unique(classes * (int(codes.max()) + 1) + codes, return_counts=True)
+    ends = np.cumsum([len(labels) for labels in item.sets])
+    return replace(item, counts=tuple(tuple(part.tolist()) for part in np.split(counts, ends[:-1])))
 
 
 def _dense(values: npt.NDArray[Any]) -> IntArray:

@@ -23,7 +23,7 @@ from pydantic import PlainSerializer, ValidationInfo, model_validator
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import exact, plain, shown, shown_number
-from dunnage.kernels.counts.margins import NoiseLaw, first_fit_count, margins_of, window
+from dunnage.kernels.counts.margins import NoiseLaw, first_fit_count, margins_of, mass_of
 from dunnage.mechanisms.base import (
     Epsilon,
     Foresight,
@@ -77,14 +77,9 @@ _NEAR = 1.2  # grids are compared exactly if the rough cost is at most so many t
 _MAX_SECTORS = 4  # parts of an axis by which sizes with several quantities are told apart
 _USELESS = 0.9
 _TYPICAL = 512  # sizes that stand for those of all records in predictions
-BLOCK_SHARE = Fraction(1, 4)  # of the loss, for the sums of blocks
-_MIN_BLOCKED = 24  # cells from which blocks are considered
-_MAX_FOLLOWED = 3e7  # steps in which margins of blocks are computed: about a tenth of a second
-
-
-def _scales(scale: Fraction, block: int) -> tuple[Fraction, Fraction | None]:
-    """Split the loss between single counts and the sums of blocks: return the scale of each."""
-    return (scale / (1 - BLOCK_SHARE), scale / BLOCK_SHARE) if block else (scale, None)
+TUBE_SHARES = (Fraction(3, 10), Fraction(1, 5), Fraction(1, 10))  # of the loss, for the largest tail: the best first
+_MAX_DRAWN = 1e7  # random numbers that the noise of a profile may take on average: about a second
+_MAX_FOLLOWED = 3e7  # steps in which the chance of failure is computed: about a tenth of a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +91,8 @@ class Layout:
     sizes: IntArray  # the size of each cell's slots, in grid steps. Shape: cells by quantities
     chains: tuple[IntArray, ...]  # the cells of each chain, from the largest size on
     margins: tuple[IntArray, ...]  # by how much each tail of a chain is raised
-    block: int = 0  # cells of a block, whose sum has noise of its own law; 0: no blocks
+    law: NoiseLaw
+    tube: Fraction  # share of the loss that keeps all tails small together
     cost: float = 0.0  # predicted trucks if sizes are spread evenly over the domain, or total size if no truck is known
 
     @property
@@ -347,7 +343,7 @@ class SizeProfile(Mechanism):
         slots = np.zeros_like(counts)
         for number, layout in enumerate(layouts):
             part = slice(starts[number], starts[number + 1])
-            noisy = counts[part] + self.perturbation(len(layout.sizes), noise, layout.block)
+            noisy = counts[part] + self.perturbation(len(layout.sizes), noise, layout.tube)
             slots[part] = layout.slots(noisy, None if self.hidden else records[number])
         cells = np.flatnonzero(slots)
         class_id = np.repeat(np.arange(len(cells)), slots[cells])
@@ -398,43 +394,54 @@ class SizeProfile(Mechanism):
             left_out={WITHOUT_SLOT: np.concatenate([*without, nothing])},
         )
 
-    def perturbation(self, num: int, noise: Noise, block: int = 0) -> IntArray:
-        """Sample the noise of so many counts, in blocks or not; if the number of records is public, with sum 0."""
+    def perturbation(self, num: int, noise: Noise, tube: Fraction = Fraction(0)) -> IntArray:
+        """Sample the noise of so many counts; if the number of records is public, with sum 0.
+
+        The share ``tube`` of the loss is for the largest tail, of counts that are in one chain.
+        """
         if num <= 2 and not self.hidden:  # the sum leaves one of two free, with half the scale
             one = noise_arrays.discrete_laplace(noise, self.scale / 2, num - 1)
             return np.append(one, -one.sum())
-        scale, pull = _scales(self.scale, block)
+        scale = self.scale / (1 - tube)
 
-        def keeps(values: IntArray, scale: Fraction | None) -> BoolArray:
-            """Keep values with probability exp(-|value| / scale): that a geometric number is at least |value|."""
-            if scale is None:
+        def keeps(values: IntArray, share: Fraction) -> BoolArray:
+            """Keep values with probability exp(-|value| share): that a geometric number is at least |value|."""
+            if not share:
                 return np.ones(len(values), dtype=np.bool_)
-            return noise_arrays.geometric(noise, scale, len(values)) >= np.abs(values)
+            return noise_arrays.geometric(noise, 1 / share, len(values)) >= np.abs(values)
 
-        full = (num - 1) // block if block else 0  # blocks but the last
-        rest = num - full * block
-        tries = 1 if self.hidden else math.ceil(2 * math.sqrt(num)) + 2
+        def walks(cells: int, few: int, pull: Fraction) -> tuple[IntArray, IntArray]:
+            """Sample the steps of so many walks that a pull towards 0 keeps, and how far from 0 each of them goes."""
+            kept, furthest, tries = [np.zeros((0, cells), dtype=np.int64)], [np.zeros(0, dtype=np.int64)], few
+            while sum(map(len, kept)) < few:
+                steps = noise_arrays.discrete_laplace(noise, scale, tries * cells).reshape(tries, cells)
+                far = np.abs(np.cumsum(steps, axis=1)).max(axis=1, initial=0)
+                stay = keeps(far, pull)
+                kept.append(steps[stay])
+                furthest.append(far[stay])
+                tries = min(2 * tries, max(few, 2**18 // max(cells, 1)))
+            return np.concatenate(kept)[:few], np.concatenate(furthest)[:few]
+
+        pull = self.epsilon * tube
+        if self.hidden:
+            return walks(num, 1, pull)[0][0]
+        # Two walks, from each end: the count between them follows from the sum. max(a, b) is (a + b + |a - b|) / 2.
+        few = math.ceil(2 * math.sqrt(num)) + 2
         while True:
-            blocks = np.zeros((0, block), dtype=np.int64)
-            while len(blocks) < tries * full:  # those kept are independent, with the law of a block
-                drawn = noise_arrays.discrete_laplace(noise, scale, 4 * tries * full * block).reshape(-1, block)
-                blocks = np.concatenate([blocks, drawn[keeps(drawn.sum(axis=1), pull)]])
-            before = blocks[: tries * full].reshape(tries, full * block)
-            last = noise_arrays.discrete_laplace(noise, scale, tries * rest).reshape(tries, rest)
-            if not self.hidden:  # the last count follows from the sum, and is kept with its probability relative to 0
-                last[:, -1] = -before.sum(axis=1) - last[:, :-1].sum(axis=1)
-            kept = keeps(last.sum(axis=1), pull) & keeps(last[:, -1], None if self.hidden else scale)
+            (left, far), (right, far_right) = (walks(part, few, pull / 2) for part in (num // 2, num - 1 - num // 2))
+            middle = -left.sum(axis=1) - right.sum(axis=1)
+            kept = keeps(middle, 1 / scale) & keeps(far - far_right, pull / 2)
             if kept.any():
                 first = int(np.argmax(kept))
-                return np.append(before[first], last[first])
+                return np.concatenate([left[first], middle[first : first + 1], right[first, ::-1]])
 
     def _measures(self, schema: Schema, records: list[int], num_slots: int, num_classes: int) -> RowMeasures:
         stated = []
         for num in records:
             layout = self.layout(schema, num, len(records))
-            chains = len(layout.chains)
+            chains, tube = len(layout.chains), plain(layout.tube)
             margin, cells = layout.largest_margin, len(layout.sizes)
-            stated.append(SlotGroup(records=num, intervals=cells, chains=chains, block=layout.block, margin=margin))
+            stated.append(SlotGroup(records=num, intervals=cells, chains=chains, tube=tube, margin=margin))
         slots = SlotMeasures(slots=num_slots, risk=plain(self.risk), records_public=not self.hidden, groups=stated)
         return RowMeasures(records=self.expected or sum(records), classes=num_classes, slots=slots)
 
@@ -538,8 +545,9 @@ def _layout(
     deviation = math.sqrt(2 * ratio) / (1 - ratio)
     ladder = [intervals] if intervals else sorted({round(2 ** (i / (2 * _STEPS_AN_OCTAVE))) for i in range(55)})
     # Roughly: half an interval more for each record, and margins of the size of a random walk
+    grows = 0.4 if len(domains) == 1 else len(domains) / 2
     rough = {
-        num: 1 / num + 3 * deviation * math.sqrt(num ** len(domains)) / num_records
+        num: 1 / num + 3 * deviation * num**grows / num_records
         for num in ladder
         if num <= (MAX_INTERVALS if len(domains) == 1 else MAX_STEPS)
         and num <= max(domain.num_steps for domain in domains)
@@ -548,10 +556,24 @@ def _layout(
     common = (num_records, scale, risk, hidden)
     many = range(1, 1 + _MAX_SECTORS if len(domains) > 1 else 2)
     best = _middle_of_best([_grid(space, num, n, *common) for num in near for n in many if num > 1 or n == 1])
-    # Sums of blocks with less noise, single counts with more: that pays where a tail is a sum of many counts.
-    finer = [num for num in near if num >= max(_MIN_BLOCKED, 0.8 * len(best.sizes)) and len(domains) == 1]
-    in_blocks = [_grid(space, num, 1, *common, blocks=True) for num in finer[:6]]
-    return _middle_of_best([made for made in in_blocks if made.cost <= best.cost] or [best])
+    return replace(best, margins=tuple(margins_of([len(chain) for chain in best.chains], best.law, risk)))
+
+
+def _laws(lengths: list[int], scale: Fraction, hidden: bool) -> Iterator[tuple[Fraction, NoiseLaw]]:
+    """Yield noise without a tube and, for one chain, with the best share of the loss that is quick to sample."""
+    num, epsilon = sum(lengths), (1 if hidden else 2) / scale
+    yield Fraction(0), NoiseLaw(float(scale), not hidden)
+    for tube in TUBE_SHARES if len(lengths) == 1 and num > 2 else ():
+        law = NoiseLaw(float(scale / (1 - tube)), not hidden, float(1 / (epsilon * tube)))
+        if num * (30 * law.tube) ** 2 > _MAX_FOLLOWED:
+            continue
+        drawn = num / mass_of((num,), law, law.stride).kept
+        if not hidden:  # halves are kept one by one, and one count closes the sum
+            half = mass_of((num // 2,), NoiseLaw(law.scale, False, 2 * law.tube), law.stride).kept
+            drawn *= half * (1 - law.ratio) / (1 + law.ratio)
+        if drawn <= _MAX_DRAWN:
+            yield tube, law
+            return
 
 
 def _middle_of_best(layouts: list[Layout]) -> Layout:
@@ -569,7 +591,6 @@ def _grid(
     scale: Fraction,
     risk: float,
     hidden: bool,
-    blocks: bool = False,
 ) -> Layout:
     (domains, capacity, _), bends = space, space.bends
     edges = []
@@ -588,12 +609,12 @@ def _grid(
         edges.append(np.unique([*(point for point in points if 0 < point < domain.num_steps), domain.num_steps]))
     # Chains. A record's interval on each axis gives its step: the largest, on a common scale. Within a step, its sector
     # says for each axis which part of the step's size is enough. Sizes of a sector rise from step to step.
-    lengths = [len(of_axis) for of_axis in edges]
-    most = max(lengths)
-    levels = np.indices(lengths)
-    step_of = np.maximum.reduce([levels[axis] * most // length for axis, length in enumerate(lengths)]) + 1
+    axes = [len(of_axis) for of_axis in edges]
+    most = max(axes)
+    levels = np.indices(axes)
+    step_of = np.maximum.reduce([levels[axis] * most // length for axis, length in enumerate(axes)]) + 1
     parts = []
-    for axis, length in enumerate(lengths):
+    for axis, length in enumerate(axes):
         decides = levels[axis] * most // length + 1 == step_of
         parts.append(np.where(decides, sectors, levels[axis] * sectors * most // (step_of * length) + 1))
     code = np.zeros_like(step_of)
@@ -601,19 +622,11 @@ def _grid(
         code = code * (sectors + 1) + part_of
     code = code * (most + 1) + (most - step_of)  # sectors one after the other, the largest step first
     codes, at, cell_of = np.unique(code, return_index=True, return_inverse=True)
-    needed = [
-        -(-part_of * step_of * length // (sectors * most)) for part_of, length in zip(parts, lengths, strict=True)
-    ]
+    needed = [-(-part_of * step_of * length // (sectors * most)) for part_of, length in zip(parts, axes, strict=True)]
     sizes = np.column_stack([of_axis[n.reshape(-1)[at] - 1] for of_axis, n in zip(edges, needed, strict=True)])
     chains = np.split(np.arange(len(codes)), np.flatnonzero(np.diff(codes // (most + 1))) + 1)
     known = not hidden
-    block = math.ceil(1.25 * math.sqrt(len(codes))) if blocks else 0
-    of_count, of_block = _scales(scale, block)
-    law = NoiseLaw(float(of_count), known, block, float(of_block or math.inf))
-    if block and len(codes) * window(len(codes), law) ** 2 > _MAX_FOLLOWED:
-        return replace(Layout(tuple(edges), cell_of.reshape(lengths), sizes, tuple(chains), ()), cost=math.inf)
-    margins = margins_of([len(chain) for chain in chains], law, risk)
-    shares, together = np.ones(()), np.ones(lengths)
+    shares, together = np.ones(()), np.ones(axes)
     for axis, (of_axis, bend) in enumerate(zip(edges, bends, strict=True)):
         parts_below = (of_axis / of_axis[-1]) ** (1 / bend)
         shares = np.multiply.outer(shares, np.diff(parts_below, prepend=0))
@@ -623,8 +636,12 @@ def _grid(
             together = np.diff(together, prepend=0, axis=axis)
         shares = (shares + together) / 2
     usual = np.bincount(cell_of.reshape(-1), weights=shares.reshape(-1)) * num_records
-    made = Layout(tuple(edges), cell_of.reshape(lengths), sizes, tuple(chains), tuple(margins), block)
-    # Noise also raises the tails that decide how many trucks there are: from nothing to about a third of their margins.
-    likely = [made, replace(made, margins=tuple(margin + margin // 3 for margin in margins))]
-    costs = [_cost(space, sizes, layout.slots(usual, num_records if known else None)) for layout in likely]
-    return replace(made, cost=sum(costs) / 2)
+    layouts, lengths = [], [len(chain) for chain in chains]
+    for tube, law in _laws(lengths, scale, hidden):
+        margins = tuple(margins_of(lengths, law, risk, rough=True))
+        made = Layout(tuple(edges), cell_of.reshape(axes), sizes, tuple(chains), margins, law, tube)
+        # Noise also raises the tails that decide how many trucks there are: by up to about a third of their margins.
+        likely = [made, replace(made, margins=tuple(margin + margin // 3 for margin in margins))]
+        costs = [_cost(space, sizes, layout.slots(usual, num_records if known else None)) for layout in likely]
+        layouts.append(replace(made, cost=sum(costs) / 2))
+    return min(layouts, key=lambda layout: layout.cost)

@@ -199,7 +199,7 @@ class SlotGroup(Model):
     records: int  # how many there are, or are expected to be
     intervals: int  # counts with noise
     chains: int  # of intervals in which each size includes the next
-    block: int = 0  # consecutive intervals whose sum has less noise; 0: none
+    tube: Number = 0  # share of the loss that keeps all tails small together
     margin: int  # by how many slots the tails are raised at most
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RESERVED_NAMES = ("row", "class_id", "count", "bin", "source_row")
 GENERALISED_SUFFIXES = ("_lower", "_upper", "_mean")
 DIAMETER_SUFFIX = "_diameter"
+COUNTS_SUFFIX = "_counts"
 Missing = Literal["refuse", "leave-out"]
 Outside = Literal["refuse", "leave-out", "clamp"]
 Span = Literal["day", "period"]

@@ -11,15 +11,17 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, combinations_with_replacement, pairwise, permutations, product
+from itertools import accumulate, combinations, combinations_with_replacement, pairwise, permutations, product
+from operator import add
 from typing import Any
 
 import numpy as np
 
+from dunnage.exact import shown_number
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _CountRule
-from dunnage.mechanisms.size_profile import BLOCK_SHARE, SizeProfile
+from dunnage.mechanisms.size_profile import TUBE_SHARES, SizeProfile
 from dunnage.model.policy import Policy
 from dunnage.noise.sampling import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
 from dunnage.noise.source import Noise
@@ -372,30 +374,32 @@ def profile_case(mechanism: SizeProfile, tables: Sequence[Rows], last: int, **mo
     )
 
 
-def examine_profile_law(epsilon: int, num: int, reach: int, block: int = 0) -> Verdict:
-    """Examine noise whose sum is 0: its law, computed from its definition, between counts that differ in one record."""
-    share = float(BLOCK_SHARE) if block else 0.0
-    mechanism = SizeProfile(epsilon=epsilon, risk="0.05")
-    every = [v for v in product(range(-reach, reach + 1), repeat=num) if sum(v) == 0]
-    sums = [[abs(sum(v[at : at + block])) for at in range(0, num, block or num)] for v in every]
-    norms = [(1 - share) * sum(map(abs, v)) + share * sum(own) for v, own in zip(every, sums, strict=True)]
-    weights = [math.exp(-norm / float(mechanism.scale)) for norm in norms]
+def examine_profile_law(mechanism: SizeProfile, num: int, reach: int, tube: Fraction = Fraction(0)) -> Verdict:
+    """Examine the noise of counts: its law, computed from its definition, between counts that differ in one record."""
+    every = [v for v in product(range(-reach, reach + 1), repeat=num) if mechanism.hidden or sum(v) == 0]
+    tails = [max(map(abs, accumulate(v))) for v in every]
+    counts, largest = float((1 - tube) / mechanism.scale), float(mechanism.epsilon * tube)
+    weights = [math.exp(-counts * sum(map(abs, v)) - largest * tail) for v, tail in zip(every, tails, strict=True)]
     total = math.fsum(weights)
     law = {v: weight / total for v, weight in zip(every, weights, strict=True)}
+    # A record comes or goes if their number is hidden; otherwise it moves from one count to another.
+    one = [tuple(int(at == own) for at in range(num)) for own in range(num)]
+    steps = one if mechanism.hidden else [tuple(np.subtract(a, b).tolist()) for a, b in permutations(one, 2)]
     measured = 0.0
-    for (give, take), v in product(permutations(range(num), 2), every):  # a record moves from one count to another
-        if (moved := tuple(n - (at == give) + (at == take) for at, n in enumerate(v))) in law:
+    for step, v in product(steps, every):
+        if (moved := tuple(map(add, v, step))) in law:
             measured = max(measured, abs(math.log(law[v] / law[moved])))
-    noise = Noise()
-    sample = Counter(tuple(mechanism.perturbation(num, noise, block).tolist()) for _ in range(PROFILE_DRAWS))
+    noise, epsilon = Noise(), float(mechanism.epsilon)
+    sample = Counter(tuple(mechanism.perturbation(num, noise, tube).tolist()) for _ in range(PROFILE_DRAWS))
     off = agrees(sample, law) < UNLIKELY
+    known = "" if mechanism.hidden else " with a known sum"
     return Verdict.of(
         mechanism.name,
-        f"law of {num} counts with a known sum" + (f", in blocks of {block}" if block else ""),
-        float(epsilon),
+        f"law of {num} counts{known}" + (f", {shown_number(tube)} of epsilon for the largest tail" if tube else ""),
+        epsilon,
         measured,
         method=f"chances of {len(law):,} noises from their definition; {PROFILE_DRAWS:,} sampled",
-        sentence=sentence_of("package", float(epsilon), measured),
+        sentence=sentence_of("package", epsilon, measured),
         problems=("its draws do not follow the law",) if off else (),
     )
 
@@ -413,8 +417,9 @@ def check_size_profile(long: bool) -> Iterator[Verdict]:
     if long:
         three = SizeProfile(epsilon=5, risk="0.2", expected=2, intervals=3)
         yield examine(profile_case(three, few[:3], 4, variant="hidden number, 3 intervals"), long=long)
-    yield examine_profile_law(2, 3, 14)
-    yield examine_profile_law(3, 4, 10, block=2)
+    yield examine_profile_law(SizeProfile(epsilon=2, risk="0.2"), 3, 14)
+    yield examine_profile_law(SizeProfile(epsilon=3, risk="0.2"), 4, 10, TUBE_SHARES[0])
+    yield examine_profile_law(SizeProfile(epsilon=3, risk="0.2", expected=9), 3, 8, TUBE_SHARES[0])
 
 
 CHECKS: Checks = {

@@ -44,6 +44,8 @@ VERIFY_FILE = "verify.html"
 CERTIFICATE_SCHEMA = "docs/schemas/certificate.schema.json"
 """The JSON Schema of certificates, by its path in the project."""
 TABLES = ("data", "classes", "members")
+SPREAD_STEPS = 0  # by default records are spread evenly: multisets need no more, and many steps follow chance
+MAX_SPREAD, MAX_STEPS = 3, 1_000
 MIN_TABLE_BYTES, BYTES_PER_CHARACTER = 1 << 20, 32
 """What a Parquet table may need in memory, by the size of the same table as CSV."""
 RELEASE_FILES = frozenset(
@@ -247,6 +249,38 @@ class Release(Displayed, Tabular):
             }
             for column in self.as_text(table, slice(0, 0)).schema
         ]
+
+    def spread(self, *names: str, width: float | None = None, steps: int = SPREAD_STEPS) -> pa.Table:
+        """Count records by some generalised attributes, as far as classes tell.
+
+        Parameters
+        ----------
+        names
+            One to three attributes, such as ``"board", "alight"``.
+        width
+            The step by which a number is counted, in its unit: 3600 for hours of a start in seconds.
+        steps
+            Steps of expectation-maximisation, which look for the combinations that fit all classes together; 0 spreads
+            each record evenly over the values of its class.
+
+        Returns
+        -------
+        pyarrow.Table
+            One line for each combination that may occur: its values (of a number, where the step begins) and ``count``.
+        """
+        from dunnage.release.spreading import axis_of, spread_counts
+
+        if not 1 <= len(set(names)) == len(names) <= MAX_SPREAD or steps not in range(MAX_STEPS + 1):
+            raise ParameterError(
+                f"spread needs one to {MAX_SPREAD} different attributes, and 0 to {MAX_STEPS} steps. Got "
+                f"{', '.join(names) or 'none'} and {steps}."
+            )
+        self.check_rows("spread")
+        axes = [axis_of(self, name, width) for name in names]
+        counts = spread_counts(self, axes, steps)
+        places = np.nonzero(counts)
+        cells = {n: [a.cells[p] for p in own.tolist()] for n, a, own in zip(names, axes, places, strict=True)}
+        return pa.table({**cells, "count": counts[places]})
 
     def texts(self, folder: Path) -> dict[str, bytes]:
         """Return the texts for programs and people, by file name; the tables are already in the folder."""

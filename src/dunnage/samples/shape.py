@@ -10,6 +10,7 @@ apart, most trips on few pairs but most cells with one or two trips, and more tr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
@@ -45,6 +46,7 @@ _STOPS_DIFFER, _PAIRS_DIFFER = 1.0, 1.2
 _TRIPS_OF_HABIT, _TRIPS_OF_GROUP, _TRIPS_OF_RIDER = 0.8, 0.7, 1.7
 # Where the number of riders is expected, their trips differ as if a fifth of them made two thirds of all trips.
 _RIDERS_DIFFER = 1.3
+_TRIPS_A_DATE = 3.0  # of the most frequent riders: without a limit, some would make 20 trips a day
 _MAX_STOPS = 1_000  # of generated trips, chosen at random
 _SOME_MONDAY = date(2026, 10, 12).toordinal()
 _NUM_LABELS = 10  # of a column without a domain
@@ -174,10 +176,20 @@ def _like_trips(policy: Policy, size: int, noise: Noise, period: str | None, cit
         # Few riders make most trips, and each of them mostly the same ones: riders take trips in the order of origins.
         num_riders = max(1, round(size * policy.expect.riders / policy.expect.trips))
         rates = np.exp(_RIDERS_DIFFER * _normals(noise, num_riders))
+        rates = _cut_off(rates / rates.sum() * size, _TRIPS_A_DATE * sum(universe.num_dates or [math.inf]))
         riders = np.empty(size, dtype=np.int64)
         riders[np.lexsort((destinations, origins))] = np.sort(choose(rates, _uniforms(noise, size)))
     slots = days[groups] * len(universe.windows) + windows[habits[groups]]
     return trip_rows(policy, period, universe, SlotTrips(origins, destinations, slots, riders), noise)
+
+
+def _cut_off(rates: FloatArray, most: float) -> FloatArray:
+    """Cut off rates above a limit, and raise the others so that the sum stays the same; if that is possible."""
+    total = float(rates.sum())
+    while rates.max() > most * (1 + 1e-9) and most * len(rates) > total:
+        high = rates >= most
+        rates = np.where(high, most, rates * (total - most * high.sum()) / max(float(rates[~high].sum()), 1e-9))
+    return rates
 
 
 def window_shares(universe: Universe) -> FloatArray:

@@ -119,8 +119,10 @@ def _column_table(form: Mapping[str, str], at: str, before: Mapping[str, Any]) -
     elif kind and kind != "text" and role == Role.QUASI_IDENTIFIER.value:
         values = [text.strip() for text in form.get(f"values{at}", "").split(",") if text.strip()]
         table |= {"kind": kind} | ({"domain": values} if values else {}) | kept
-    for rule in ("missing", "outside"):
-        table |= {rule: text} if (text := form.get(f"{rule}{at}", "")) not in ("", "refuse") else {}
+    if (rule := form.get(f"outside{at}", "")) == "leave-out":
+        table |= {"missing": rule, "outside": rule}
+    elif rule == "clamp":
+        table["outside"] = rule
     return table
 
 

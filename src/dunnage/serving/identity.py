@@ -83,12 +83,12 @@ class Identities:
         custodians = {"platform": vault.platform, "custodians": list(vault.custodians)}
         return {**custodians, "vehicles": vault.vehicles, "waiting": waiting}
 
-    def seal(self, records: Mapping[str, Mapping[str, str]]) -> int:
+    def seal(self, person: str, records: Mapping[str, Mapping[str, str]]) -> int:
         if not 1 <= len(records) <= MAX_SEALED:
             raise ParameterError(f"give 1 to {MAX_SEALED:,} records.")
         if not all(name.strip() and len(name) <= MAX_TEXT for name in records):
             raise ParameterError(f"an alias of a vehicle has 1 to {MAX_TEXT:,} characters.")
-        return self.vault().seal_rows([(name, dict(record)) for name, record in records.items()])
+        return self.vault().seal_rows([(name, dict(record)) for name, record in records.items()], by=[person])
 
     def ask(self, person: str, given: Opening) -> str:
         """Note what an officer wants to open, with their share; return the name of the request."""
@@ -173,7 +173,7 @@ def handlers(service: Service) -> Handlers:
 
     async def seal(request: Request) -> Response:
         given = await decoded(request, Records, settings)
-        num = await run_in_threadpool(own.seal, given.records)
+        num = await run_in_threadpool(lambda: own.seal(person(request), given.records))
         log("identity", what="sealed", records=num)
         return answer({"sealed": num}, 201)
 

@@ -97,6 +97,13 @@ class _Worker:
             assert self.process.stdin is not None
             self.process.stdin.close()
 
+    def close(self) -> None:
+        self.kill()
+        self.process.wait()
+        self.said.close()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
 
 class Jobs:
     def __init__(self, book: Database, *, parallel: int = 2, memory_mb: int = 8192, seconds: int = 3600) -> None:
@@ -119,8 +126,10 @@ class Jobs:
             if job_id in self._cancelled or self._closing:
                 return None
             worker, self._spare = self._spare, None
-            if worker is None or worker.process.poll() is not None:
-                worker = _Worker(self._memory)
+            if worker is not None and worker.process.poll() is not None:
+                worker.close()
+                worker = None
+            worker = worker or _Worker(self._memory)
             self._workers[job_id] = worker
             return worker
 
@@ -180,9 +189,11 @@ class Jobs:
         self._closing = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
-            workers = [*self._workers.values(), *([self._spare] if self._spare is not None else [])]
+            workers, spare = list(self._workers.values()), self._spare
         for worker in workers:
             worker.kill()
+        if spare is not None:
+            spare.close()
         self._pool.shutdown(wait=True)
         self._mark_stopped()
 
@@ -222,9 +233,7 @@ class Jobs:
             result = worker.said.read(_MAX_RESULT)
         finally:
             late.cancel()
-            worker.kill()
-            worker.said.close()
-            worker.process.stderr.close()
+            worker.close()
             with self._lock:
                 self._workers.pop(job_id, None)
             self.prepare()

@@ -193,9 +193,9 @@ def _preview_job(visit: Visit, project: Project, text: str, capacity: str, perio
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as sink:
             sink.write(text)
     started = visit.start(project, _PREVIEW, *argv, role=OWNER, place=visit.at("preview"))
-    job = visit.studio.jobs.get(started)
-    assert job is not None
-    return job
+    new = visit.studio.jobs.get(started)
+    assert new is not None
+    return new
 
 
 def _keep(visit: Visit) -> Response:
@@ -212,7 +212,7 @@ def _keep(visit: Visit) -> Response:
     elif form.get("amount", "").strip():
         text = forms.with_amount(text, form["amount"])
     text = forms.checked(text, project.folder / "policies" / "next.toml")
-    settings = {name: form[name].strip()[:200] for name in ("capacity", "period") if name in form}
+    settings: dict[str, Any] = {name: form[name].strip()[:200] for name in ("capacity", "period") if name in form}
     visit.studio.projects.change(project, visit.version, what, visit.person.name, policy=text, settings=settings)
     return visit.go(visit.at(_PUBLISH if form.get("next") == _PUBLISH else _PREVIEW))
 
@@ -250,7 +250,7 @@ def book_of(visit: Visit, dataset: str) -> Told | None:
 
 def _unfinished(visit: Visit, project: Project, dataset: str) -> list[tuple[Job, bool]]:
     """Return runs of publish that ended without a release, and whether the ledger has a spend of each that is open."""
-    runs = []
+    runs = list[tuple[Job, bool]]()
     for job in visit.studio.jobs.of(project.id, _PUBLISH):
         name = _release_of(job)
         if not job.is_over or job.state == DONE or any(_release_of(other) == name for other, _ in runs):
@@ -530,7 +530,16 @@ def _history(visit: Visit) -> Response:
     dataset = str(tomllib.loads(project.policy_text()).get("dataset", ""))
     book = book_of(visit, dataset)
     changes = [(change, time_text(_iso(change.at))) for change in visit.studio.projects.history(project)]
-    how = {"told": book.text() if book else "", "command": f"dunnage ledger show {visit.studio.ledger}"}
+    spends = []
+    for spend in reversed(book.statement.spends if book else ()):
+        became = book.spends[spend.id].partition(" in ")[0] if book else ""
+        loss = str(spend.loss(book.statement.neighbours)) if book else ""
+        spends.append([time_text(spend.at), spend.period or "none", loss, became])
+    how: dict[str, Any] = {
+        "spends": spends,
+        "told": book.text() if book else "",
+        "command": f"dunnage ledger show {visit.studio.ledger}",
+    }
     return visit.page("history", title="History", project=project, changes=changes, dataset=dataset, book=book, **how)
 
 

@@ -34,7 +34,7 @@ from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan
 from dunnage.planning.spreading import HIGH_LINKAGE
 from dunnage.publication import Key, unplanned_rows
-from dunnage.publishing import DryRun, rehearse
+from dunnage.publishing import DryRun, clear, rehearse
 from dunnage.release import Release
 from dunnage.release.kinds.counts import level_words
 from dunnage.serving.survey import run
@@ -71,6 +71,9 @@ def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capaci
         "warnings_of_rows": list(dry.foresight.warnings),
         "lines_for_you": list(dry.foresight.lines),
     }
+    clearance = clear(rows, ledger=ledger)
+    if clearance is not None:
+        content["clearance"] = {"may_leave": clearance.may_leave, "lines": clearance.text().splitlines()}
     tell("releasing all rows in memory")
     release, key = release_in_memory(rows, Noise())
     trips = rules.schema.trip is not None

@@ -10,6 +10,7 @@ in a project's folder what it is                                                
 ``plans/`` ...        settlements and audits                                         owner
 ``public/releases/``  copies of the releases, without keys: what has left            planner and others
 ``public/plans/``     plans that were made on them                                   planner and others
+``public/cities/``    cities and trucks that a planner uploaded                      planner
 ====================  =============================================================  ===================
 
 Every change names the version it was made on; if another change came first, it is a :class:`Conflict`.
@@ -35,6 +36,7 @@ from dunnage.collecting.store import Database
 from dunnage.errors import InputError, ParameterError, Refusal
 from dunnage.publication import KEY_ENDING
 from dunnage.release import CERTIFICATE_FILE
+from dunnage.serving.web import HttpError
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS projects (id TEXT PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL);
@@ -46,7 +48,7 @@ CREATE TABLE IF NOT EXISTS files (project TEXT NOT NULL, number INTEGER NOT NULL
     PRIMARY KEY (project, number));
 """
 PRIVATE_FOLDERS = ("data", "policies", "releases", "settlements", "audits", "previews", "received")
-PUBLIC_FOLDERS = ("public/releases", "public/plans")
+PUBLIC_FOLDERS = ("public/releases", "public/plans", "public/cities")
 _ID = re.compile(r"[a-z0-9]{12}")
 _LABEL = re.compile(r"[^\w .,()+-]")
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80}")
@@ -125,12 +127,12 @@ class Project:
                 shutil.rmtree(work, ignore_errors=True)
 
     def inside(self, place: str, *names: str) -> Path:
-        """Return a path in one of the folders; a name that leaves it, or is not there, is refused."""
-        if place not in PRIVATE_FOLDERS + PUBLIC_FOLDERS or not all(map(SAFE.fullmatch, names)):
-            raise ParameterError("there is no such file.")
-        path = self.folder.joinpath(place, *names)
-        if not path.resolve().is_relative_to((self.folder / place).resolve()) or not path.exists():
-            raise ParameterError("there is no such file.")
+        """Return a folder, or with two names a file, in one of the places; whatever leaves it is not there."""
+        known = place in PRIVATE_FOLDERS + PUBLIC_FOLDERS and all(map(SAFE.fullmatch, names))
+        path = self.folder.joinpath(place, *names) if known else self.folder / "none"
+        inside = path.resolve().is_relative_to((self.folder / place).resolve()) if known else False
+        if not inside or not (path.is_dir() if len(names) == 1 else path.is_file()):
+            raise HttpError(404, "no_file", "There is no such file.")
         return path
 
     def free_name(self, place: str, wanted: str, taken: set[str] | frozenset[str] = frozenset()) -> str:
@@ -181,7 +183,7 @@ class Projects:
         name, *change = rows[0]
         return Project(project, name, self._folder / project, _change(change))
 
-    def list(self) -> list[Project]:
+    def all(self) -> list[Project]:
         ids = self._book.rows("SELECT id FROM projects ORDER BY rowid DESC")
         return [project for (one,) in ids if (project := self.get(one)) is not None]
 
@@ -204,7 +206,9 @@ class Projects:
         before = self.get(project.id)
         assert before is not None
         number = before.now.policy
-        if policy is not None and policy != before.policy_text():
+        if policy == "":
+            number = 0
+        elif policy is not None and policy != before.policy_text():
             number = version + 1
             if before.version == version:  # a file of a version that never came to be is replaced
                 self._write(project.folder / policy_name(number), policy)
@@ -230,18 +234,20 @@ class Projects:
         gone = dict.fromkeys(project.settings.keys() - then.settings.keys())
         return self.change(
             project, version, f"Back to version {to}", by, data=then.data, settings={**gone, **then.settings},
-            policy=project.policy_text(then.policy) if then.policy else None,
+            policy=project.policy_text(then.policy),
         )  # fmt: skip
 
     def add_file(self, project: Project, label: str, source: BinaryIO, size: int) -> File:
         """Keep an uploaded file under a number; what it is called decides nothing but the label."""
         ending, label = ending_of(label, source), _LABEL.sub("", label.rsplit("/", 1)[-1].rsplit("\\", 1)[-1])[-80:]
         source.seek(0)
-        digest = hashlib.file_digest(source, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while part := source.read(1 << 20):
+            digest.update(part)
         with self._book.turn() as book:
             sql = "SELECT coalesce(max(number), 0) + 1 FROM files WHERE project = ?"
             number = int(book.execute(sql, (project.id,)).fetchone()[0])
-            file = File(number, label or "file", f"data/{number}{ending}", size, int(time.time()), digest)
+            file = File(number, label or "file", f"data/{number}{ending}", size, int(time.time()), digest.hexdigest())
             line = project.id, file.number, file.label, file.name, file.bytes, file.at, file.digest
             book.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", line)
         with os.fdopen(os.open(project.folder / file.name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
@@ -271,8 +277,8 @@ class Projects:
 
 
 def _change(row: Any) -> Change:
-    *facts, settings = row
-    return Change(*facts, json.loads(settings))
+    version, what, by, at, policy, data, settings = row
+    return Change(version, what, by, at, policy, data, json.loads(settings))
 
 
 def ending_of(label: str, source: BinaryIO) -> str:

@@ -177,6 +177,7 @@ class Service:
         self.store = Store.open(settings.database or self.data)
         local = Person("you", frozenset(PEOPLE)) if settings.is_loopback else None
         self.door = Door(local, secure=settings.tls_in_front)
+        self.door.keep = self._keep_person
         for key, name, roles in self.store.book.rows("SELECT hash, name, roles FROM people"):
             self.people[bytes(key)] = Person(name, frozenset(roles.split()))
         try:
@@ -207,13 +208,10 @@ class Service:
 
     def invite(self, name: str, role: str) -> str:
         """Give a person or program a role; return the token, which is shown once."""
-        if role not in PEOPLE:
-            raise ParameterError(f"a role must be one of {', '.join(PEOPLE)}.")
-        token = secrets.token_urlsafe(32)
-        key = hashed(token)
-        self.store.book.write("INSERT INTO people VALUES (?, ?, ?)", key, checked_name(name), role)
-        self.people[key] = Person(name, frozenset([role]))
-        return token
+        return self.door.invite(name, role)
+
+    def _keep_person(self, key: bytes, person: Person) -> None:
+        self.store.book.write("INSERT INTO people VALUES (?, ?, ?)", key, person.name, " ".join(sorted(person.roles)))
 
     def _sender(self, digest: str, name: str, vehicles: int, group: str) -> Sender:
         task = self.collector.tasks[digest]

@@ -18,7 +18,7 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -41,6 +41,7 @@ from dunnage.serving.jobs import Job, Jobs
 from dunnage.serving.projects import TABLES as PROJECT_TABLES
 from dunnage.serving.projects import Conflict, Project, Projects
 from dunnage.serving.web import (
+    ADMIN,
     ANYONE,
     AUDITOR,
     COOKIE,
@@ -151,8 +152,9 @@ class Visit:
 
     def start(self, project: Project, kind: str, *argv: str, role: str, place: str, spends: bool = False) -> str:
         """Start a job in the project's folder; return its id. ``argv`` begins with a module, such as ``dunnage``."""
-        how = {"role": role, "place": place, "by": self.person.name, "spends": spends}
-        return self.studio.jobs.start(project.id, kind, argv, project.folder, **how)
+        return self.studio.jobs.start(
+            project.id, kind, argv, project.folder, role=role, place=place, by=self.person.name, spends=spends
+        )
 
     def wait(self, job_id: str) -> Response:
         """Go to the page that waits for a job."""
@@ -189,9 +191,9 @@ class Studio:
             left.unlink(missing_ok=True)
         how = {"parallel": settings.parallel, "memory_mb": settings.memory_mb, "seconds": settings.seconds}
         self.jobs = Jobs(self.book, **how)
-        from dunnage.serving import owner
+        from dunnage.serving import officer, owner, planner
 
-        self._parts = [owner]  # modules with ROUTES and NAV
+        self._parts = [owner, planner, officer]  # modules with ROUTES and NAV
 
     @property
     def ledger(self) -> str:
@@ -309,7 +311,7 @@ class Studio:
         self._lock.close()
 
 
-async def _limited(stream: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+async def _limited(stream: AsyncIterator[bytes], most: int) -> AsyncGenerator[bytes, None]:
     size = 0
     async for part in stream:
         size += len(part)
@@ -343,10 +345,13 @@ def _both(studio: Studio, visit: Visit, conflict: Conflict) -> dict[str, Any]:
 # --- pages that everyone shares ------------------------------------------------------------------------------------
 
 
+def _has_team(visit: Visit) -> bool:
+    return visit.may(ADMIN) and visit.studio.door.keep is not None
+
+
 def _home(visit: Visit) -> Response:
-    visit.studio.jobs.prepare()
-    projects = visit.studio.projects.list()
-    return visit.page("home", title="Projects", projects=projects, may_add=visit.may(OWNER))
+    projects, may = visit.studio.projects.all(), {"may_add": visit.may(OWNER), "may_plan": visit.may(PLANNER)}
+    return visit.page("home", title="Projects", projects=projects, admin=_has_team(visit), **may)
 
 
 def _project(visit: Visit) -> Response:
@@ -354,8 +359,22 @@ def _project(visit: Visit) -> Response:
     project = visit.project
     pages = visit.studio.nav(visit, project)
     if not pages:
-        raise HttpError(403, "role", "Nothing of this project is for your role.")
+        raise HttpError(404, "role", "Nothing of this project is for your role yet.")
     return visit.go(pages[0][0])
+
+
+def _people(visit: Visit) -> Response:
+    return _people_page(visit, "")
+
+
+def _people_page(visit: Visit, token: str) -> Response:
+    people = sorted((person.name, ", ".join(sorted(person.roles))) for person in visit.studio.door.people.values())
+    return visit.page("people", title="People", people=people, token=token, offers=STUDIO)
+
+
+def _invite(visit: Visit) -> Response:
+    token = visit.studio.door.invite(visit.form.get("name", "").strip(), visit.form.get("role", ""))
+    return _people_page(visit, token)
 
 
 def _sign_in_page(visit: Visit) -> Response:
@@ -447,6 +466,8 @@ def _static(visit: Visit) -> Response:
 ROUTES: Routes = {
     "GET /studio": (STUDIO, _home),
     "GET /studio/projects/{project}": (STUDIO, _project),
+    "GET /studio/people": ((ADMIN,), _people),
+    "POST /studio/people": ((ADMIN,), _invite),
     "GET /studio/sign-in": ((ANYONE,), _sign_in_page),
     "POST /studio/sign-in": ((ANYONE,), _sign_in),
     "POST /studio/sign-out": ((ANYONE,), _sign_out),

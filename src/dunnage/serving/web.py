@@ -93,6 +93,7 @@ class Door:
 
     def __init__(self, local: Person | None, *, secure: bool = False) -> None:
         self.people: dict[bytes, Person] = {}  # by the hash of their token
+        self.keep: Callable[[bytes, Person], None] | None = None  # keeps an invited person; None where there are none
         self.book: Database | None = None  # where sessions are kept; without one they end with the process
         self._secure, self._here = secure, dict[bytes, tuple[bytes, int]]()
         self._local, self.code = local, secrets.token_urlsafe(24) if local is not None else ""
@@ -124,6 +125,17 @@ class Door:
             what = "The token is not known." if token else "The link was used, or is not right."
             raise HttpError(403, "code", f"{what} Start the service again for a new link, or ask for a new token.")
         return hashed(token), person
+
+    def invite(self, name: str, role: str) -> str:
+        """Give a person or program a role; return the token, which is shown once."""
+        if role not in PEOPLE:
+            raise ParameterError(f"a role must be one of {', '.join(PEOPLE)}.")
+        if self.keep is None:
+            raise ParameterError("only a service for a team has people: dunnage serve --studio.")
+        token, person = secrets.token_urlsafe(32), Person(checked_name(name), frozenset([role]))
+        self.keep(hashed(token), person)
+        self.people[hashed(token)] = person
+        return token
 
     def begin(self, key: bytes, response: Response, before: str | None = None) -> Response:
         """Begin a new session: an id that was there before sign-in ends, so that nobody can have chosen it."""

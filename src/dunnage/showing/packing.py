@@ -102,6 +102,8 @@ def plan_page(plan: Plan, release: Release) -> str:
         sure = plan.certified.at_least >= 1
         chance = "certain" if sure else percent_at_least(plan.certified.at_least)
         figures.append(draw.Figure("Everything fits", chance, "by the release" if sure else "probability, at least"))
+    if plan.unplanned is not None and plan.unplanned.count:
+        figures.append(_outside(plan.unplanned.count, record))
     fills = [
         _fill_picture(name, low[place], high[place], over=high[place] > 1 + draw.SLACK, public=True)
         for place, name in enumerate(plan.quantities)
@@ -110,6 +112,11 @@ def plan_page(plan: Plan, release: Release) -> str:
     pictured = _linkage_picture(plan, release, counted) if plan.bin_of_row is not None else None
     classes = _linked_classes(plan, release, content, counted)
     return _page(plan, release, figures, fills, heads, rows, linkage=pictured, classes=classes, views=views)
+
+
+def _outside(count: int, record: str) -> draw.Figure:
+    words = plural(record) if count > 1 else record
+    return draw.Figure("Outside the plan", f"{count:,}", f"{words} in none of these trucks")
 
 
 def settlement_page(settlement: Settlement, release: Release) -> str:
@@ -137,7 +144,7 @@ def settlement_page(settlement: Settlement, release: Release) -> str:
             )
         )
     if outside.count:
-        figures.append(draw.Figure("Outside the plan", f"{outside.count:,}", f"{plural(record)} that travel otherwise"))
+        figures.append(_outside(outside.count, record))
     pictures = []
     for place, name in enumerate(settlement.quantities):
         before, after = shares[:, place], final[:, place]

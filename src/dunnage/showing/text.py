@@ -275,7 +275,12 @@ def usefulness_lines(usefulness: Usefulness | None) -> list[str]:
     lines = [*expected_lines(usefulness.expected), *refused]
     released = usefulness.expected.levels[0]
     if released.verdict == "rough":
-        advice = "Any one of these lines gives good counts:" if usefulness.remedies else "Look only at coarser sums."
+        good = "; ".join(level.level for level in usefulness.expected.levels if level.verdict == "good")
+        advice = f"Look only at what is good: {good}." if good else "So are all their sums."
+        if usefulness.remedies:
+            advice = "Any one of these lines gives good counts:"
+        elif not good and usefulness.bounds:
+            advice += " Another max may do better:"
         lines += [f"Single counts of {released.level} are rough. {advice}", *usefulness.changes]
     if usefulness.bounds:
         columns = list(zip(*(item.levels for item in usefulness.bounds), strict=True))

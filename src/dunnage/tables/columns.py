@@ -386,6 +386,7 @@ RUNS_IN_SPREADSHEET = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 PLAIN_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 MAX_SHEET_ROWS = 1_048_576  # of Excel, including the header
 SET_TYPE = pa.list_(pa.string())  # a column of sets of labels
+COUNTS_TYPE = pa.list_(pa.int64())  # how often each label of a set occurs
 
 
 def portable(table: pa.Table) -> pa.Table:
@@ -396,7 +397,7 @@ def portable(table: pa.Table) -> pa.Table:
 
 def _portable_type(kind: pa.DataType) -> pa.DataType:
     if is_set(kind):
-        return SET_TYPE
+        return SET_TYPE if is_text(kind.value_type) else COUNTS_TYPE
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_decimal(kind) and kind.precision <= 38:
@@ -413,14 +414,15 @@ def escape_text(column: pa.Array) -> pa.Array:
 
 
 def is_set(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and is_text(kind.value_type)
+    is_list = bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+    return is_list and (is_text(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
 def set_text(column: pa.Array) -> pa.Array:
     """Write sets as texts such as ``{A,B}``; a backslash before marks inside a label keeps different sets different."""
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([set_text(column.combine_chunks())])
-    labels = pc.replace_substring_regex(column.flatten(), r"([\\,{}])", r"\\\1")
+    labels = pc.replace_substring_regex(column.flatten().cast(pa.string()), r"([\\,{}])", r"\\\1")
     # New offsets from 0: those of a slice begin elsewhere.
     ends = np.concatenate(([0], np.cumsum(pc.list_value_length(column).to_numpy(zero_copy_only=False))))
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends, pa.int32()), labels), ",")

@@ -164,7 +164,7 @@ class CountingFold(abc.ABC):
 
     def merge(self, state: list[Finest], other: list[Finest]) -> None:
         state += other
-        if sum(map(len, state[1:])) > max(_MIN_PENDING, len(state[0])):
+        if state and sum(map(len, state[1:])) > max(_MIN_PENDING, len(state[0])):
             state[:] = [Finest.merged(state)]
 
     def dump(self, state: list[Finest]) -> bytes:

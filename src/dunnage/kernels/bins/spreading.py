@@ -31,6 +31,7 @@ HOT, COLD = 0.5, 0.03
 MAX_IDLE = 3
 MAX_ROUNDS = 60
 LAST_SHARE = 0.2  # of the time, to descend from the best state
+LAST_IDLE, SHORT_IDLE = 150, 8  # descents without a gain after which it ends; for what is only offered
 DENSE_CELLS = 20_000_000
 EXACT_TRIES = 3
 WORTHWHILE = 0.005  # part of the risk that an exchange has to save if it gains nothing else
@@ -153,8 +154,8 @@ def spread_items(
         if round_ and value > best_value:
             marks = _marked(board, best)
     # Time may have run out in the heat: from the best state, descend as long as it helps.
-    marks, idle = _marked(board, best), 0
-    while idle < SEGMENTS // 2 and time.monotonic() < deadline and best_value > (0, floor) and not by_look:
+    marks, idle, most = _marked(board, best), 0, LAST_IDLE if rounds == MAX_ROUNDS else SHORT_IDLE
+    while idle < most and time.monotonic() < deadline and best_value > (0, floor) and not by_look:
         _exchange(flat, marks, budget, 1e-3, max(segment, FLAT_STEPS), state)
         value = _value(board, marks)
         idle = 0 if value < best_value else idle + 1

@@ -19,7 +19,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -213,6 +213,11 @@ class Constraints:
         if not len(self.sensitive):
             return self
         return replace(self, sensitive=np.ascontiguousarray(self.sensitive[:, records]))
+
+    @property
+    def diverse(self) -> bool:
+        """Whether classes must meet l or t."""
+        return self.l > 1 or bool(self.t < np.inf)
 
     def rules(self, num_attributes: int, num_records: int) -> Rules:
         assert self.shares is not None
@@ -715,6 +720,7 @@ SAMPLE = 1_000  # records to search for nearest ones, to see where records are d
 SLACK = 1.3  # a class is postponed if it costs this many times more than the next head promises
 PATIENCE = 4  # how often a head may be postponed
 REPORT_SECONDS = 0.2  # seconds between two progress reports
+LARGER = (1, 2, 4)  # times k: sizes of classes to begin with, where classes of k cannot meet l and t
 LISTED = 2  # cheapest records that are listed at once, for each record a class needs, from 16 to 128
 
 Progress = Callable[[float], None]
@@ -728,9 +734,110 @@ def grow(
     person: IntArray | None = None,  # code of the person of each record, from 0
     price: float = 1.0,  # what a record in no class costs
     patience: int = PATIENCE,
+    whole: bool = True,  # whether these are all records, and not a block that others can still be joined to
     progress: Progress | None = None,  # called with the share of the work that is done
 ) -> IntArray:
     """Return the class of each record, from classes grown one after another; -1 for records in none."""
+    made = partial(_grow, metric, person=person, price=price, patience=patience, progress=progress)
+    of_record = made(k, constraints=constraints)
+    if constraints is None or not constraints.diverse or not (of_record < 0).any():
+        return of_record
+    # No class that meets l and t could take some records. Classes without regard to l and t, also larger ones, are
+    # joined until they meet them: the union of all has the values of the whole table.
+    attempts = [of_record] if constraints.t == np.inf else []
+    # A lost record changes what t is measured against, so none is left out by choice.
+    free = replace(constraints, l=1.0, t=np.inf, max_suppressed=0.0)
+    some = persons_of(person, np.arange(len(metric)))
+    for size in (times * k for times in LARGER if times == 1 or times * k <= int(some.max()) + 1):
+        joined = join_until_diverse(metric, made(size, constraints=free), constraints, whole=whole)
+        attempts.append(_polished(metric, joined, k, person, constraints) if patience else joined)
+    return min(attempts, key=lambda attempt: metric.total(attempt, price))
+
+
+def _polished(
+    metric: Metric, of_record: IntArray, k: int, person: IntArray | None, constraints: Constraints | None
+) -> IntArray:
+    from dunnage.kernels.clusters.refine import polish
+
+    return polish(metric, of_record, k, person, constraints)
+
+
+def join_until_diverse(
+    metric: Metric, of_record: IntArray, constraints: Constraints, *, whole: bool = True
+) -> IntArray:
+    """Join each class that misses l or t with another one, until all meet them; leave out those that may not be."""
+    # The next class is the one that misses most. It is joined where that costs least for what is still missed after it.
+    rules, num = packed(constraints, metric), int(of_record.max(initial=-1)) + 1
+    of_record, kept = of_record.copy(), np.flatnonzero(of_record >= 0)
+    classes, numbers = of_record[kept], metric.numbers[:, kept]
+    low, high = np.full((len(numbers), num), np.inf), np.full((len(numbers), num), -np.inf)
+    for axis, column in enumerate(numbers):
+        np.minimum.at(low[axis], classes, column)
+        np.maximum.at(high[axis], classes, column)
+    widths, sizes = metric.widths(of_record), np.bincount(classes, minlength=num)
+    counts = [np.zeros((num, codes), dtype=np.int64) for codes in rules.num_codes.tolist()]
+    for column, table in enumerate(counts):
+        np.add.at(table, (classes, rules.sensitive[column, kept]), 1)
+    missed = shortfalls(counts, rules)
+    alone, failed = np.ones(num, dtype=np.bool_), np.zeros(num, dtype=np.bool_)  # not joined to another; cannot be
+    while (missed > 0).any():
+        one = int(np.argmax(missed))
+        wide = np.empty_like(widths)
+        wide[: len(low)] = np.maximum(high, high[:, one, None]) - np.minimum(low, low[:, one, None])
+        for axis, (codes, table) in enumerate(zip(metric.codes, metric.tables, strict=True), len(low)):
+            reach = table[np.unique(codes[kept][classes == one])].max(axis=0)
+            wide[axis] = np.maximum(widths[axis], widths[axis, one])
+            np.maximum.at(wide[axis], classes, reach[codes[kept]])
+        together = shortfalls([table + table[one] for table in counts], rules)
+        rise = (sizes + sizes[one]) * (metric.charge @ wide)
+        rise -= sizes * (metric.charge @ widths) + sizes[one] * float(metric.charge @ widths[:, one])
+        gain = missed + missed[one] - together
+        allowed = alone & (wide <= rules.limits[:, None]).all(axis=0)
+        allowed[one] = False
+        if not allowed.any():
+            missed[one], failed[one] = 0.0, whole
+            continue
+        helps = allowed & (gain > TOLERANCE)
+        worth = np.where(helps, rise / np.maximum(gain, TOLERANCE), np.inf) if helps.any() else rise
+        other = int(np.argmin(np.where(allowed, worth, np.inf)))
+        classes[classes == other], alone[other], missed[other] = one, False, 0.0
+        widths[:, one], missed[one] = wide[:, other], together[other]
+        low[:, one], high[:, one] = np.minimum(low[:, one], low[:, other]), np.maximum(high[:, one], high[:, other])
+        sizes[one] += sizes[other]
+        for table in counts:
+            table[one] += table[other]
+    classes[failed[classes]] = -1
+    of_record[kept] = classes
+    return np.unique(np.append(-1, of_record), return_inverse=True)[1][1:] - 1
+
+
+def shortfalls(counts: list[IntArray], rules: Rules) -> FloatArray:
+    """Return how far each class misses l and t over all sensitive attributes: :func:`shortfall`, for all classes."""
+    missed = np.zeros(len(counts[0]) if counts else 0)
+    for column, table in enumerate(counts):
+        share = table / np.maximum(1, table.sum(axis=1, keepdims=True))
+        away = share - rules.shares[column, : table.shape[1]]
+        if rules.in_order:
+            apart = np.abs(np.cumsum(away, axis=1)).sum(axis=1) / max(1, table.shape[1] - 1)
+        else:
+            apart = np.abs(away).sum(axis=1) / 2
+        logs = np.log(share, out=np.zeros_like(share), where=share > 0)
+        diversity = -(share * logs).sum(axis=1) if rules.by_entropy else (table > 0).sum(axis=1)
+        missed += np.maximum(0.0, (math.log(rules.l) if rules.by_entropy else rules.l) - diversity)
+        missed += np.maximum(0.0, apart - rules.t)
+    return np.where(missed > TOLERANCE, missed, 0.0)
+
+
+def _grow(
+    metric: Metric,
+    k: int,
+    *,
+    constraints: Constraints | None,
+    person: IntArray | None,
+    price: float,
+    patience: int,
+    progress: Progress | None,
+) -> IntArray:
     # A class begins with the first free head and takes the free record that raises its charge least, until it has k
     # persons and meets the constraints. The cheapest classes come first, as long as their records are free. Remaining
     # records go where their total cost is least, or stay without a class if none may take them or (up to the share that
@@ -762,9 +869,7 @@ def grow(
     of_record = np.empty(len(metric), dtype=np.int64)
     of_record[order] = grown
     if patience:
-        from dunnage.kernels.clusters.refine import polish
-
-        of_record = polish(metric, of_record, k, person, constraints)
+        of_record = _polished(metric, of_record, k, person, constraints)
     if constraints is None and person is None and k <= len(metric) <= SMALL:
         from dunnage.kernels.clusters.published import published_density
 
@@ -830,7 +935,7 @@ def grow_in_blocks(
     def grown(block: IntArray) -> IntArray:
         inside = None if constraints is None else constraints.take(block)
         persons = None if person is None else person[block]
-        return grow(metric.take(block), k, constraints=inside, person=persons, price=price, patience=0)
+        return grow(metric.take(block), k, constraints=inside, person=persons, price=price, patience=0, whole=False)
 
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
@@ -853,7 +958,9 @@ def grow_in_blocks(
         inside = future.result()
         of_record[block] = np.where(inside >= 0, inside + num_classes, -1)
         num_classes += int(inside.max(initial=-1)) + 1
-    return of_record
+    if constraints is None or not constraints.diverse:
+        return of_record
+    return join_until_diverse(metric, of_record, constraints)  # a block as a whole may be unlike the table
 
 
 def blocks(

@@ -3,131 +3,142 @@
 
 Cells of a histogram are in chains, each from its largest size down. The estimate of a tail, the number of records in
 the first j cells of a chain, is off by a sum of j random numbers: a walk. The chance that no walk ever falls below its
-margin is computed exactly, by following the law of the walk and dropping what falls below. Rounding is bounded and
-added to the chance of failure. ``docs/proofs/size-profile.md`` has the proof.
+margin is computed exactly, by following the law of the walk and dropping what falls below. Walks may be pulled towards
+0: then they are followed in tubes of all radii. Rounding is bounded and added to the chance of failure.
+``docs/proofs/size-profile.md`` has the proof.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray, kernel
 
-# Shape of the margins along a chain: a line that rises by this share of its start. Found by minimising the sum of the
-# margins at both ends, which decides how many trucks pairs need, for a Brownian walk and a risk of 0.05.
+# Shape of the margins along a chain without a tube: a line that rises by this share of its start. Found by minimising
+# the sum of the margins at both ends, which decides how many trucks pairs need, for a Brownian walk and a risk of 0.05.
 RISE = 1.3
 MAX_TIGHTENED = 24  # cells up to which margins are lowered one by one, after the common factor
 _ROUNDING = 1e-15  # of a discrete Fourier transform and back, per doubling of its size, relative to its norm
 _REACH = 7.0  # standard deviations of a walk beyond which its mass counts as lost
+_REST = 1e-6  # share of the mass that tubes of radii that are not followed may have
 
 
 class NoiseLaw(NamedTuple):
-    """Noise on the cells of a histogram: z is as likely as ratio^(sum of |z|) * pull^(sum of |block sums|)."""
+    """Noise on the cells of a histogram: z is as likely as exp(-sum of |z| / scale - largest |tail of z| / tube)."""
 
-    scale: float  # ratio is exp(-1 / scale)
+    scale: float
     fixed_total: bool  # whether all noise adds up to 0
-    block: int = 0  # cells of a block, the last may have fewer; 0: no blocks
-    block_scale: float = math.inf  # pull is exp(-1 / block_scale)
+    tube: float = math.inf  # infinite: tails are as large as their cells make them
 
-    def blocks(self, num: int) -> list[int]:
-        """Return how many cells each block has."""
-        full = num // self.block if self.block else 0
-        rest = num - full * self.block
-        return [self.block] * full + [rest] * (rest > 0)
+    @property
+    def ratio(self) -> float:
+        return math.exp(-1 / self.scale)
+
+    @property
+    def stride(self) -> int:
+        """Return the steps between radii of the tube that are enough for estimates."""
+        return max(1, round(self.tube / 4)) if self.tube < math.inf else 1
+
+    @property
+    def deviation(self) -> float:
+        """Return the standard deviation of the noise of one cell by itself."""
+        return math.sqrt(2 * self.ratio) / (1 - self.ratio)
+
+
+class Mass(NamedTuple):
+    """How likely independent noises are to have their sum, and to be kept by a tube."""
+
+    kept: float
+    radii: tuple[tuple[int, float], ...]  # of the tube, and what share of the noises each of them keeps; none: all
 
 
 @kernel
-def _walk_law(
-    margins: IntArray, blocks: IntArray, depth: int, size: int, ratio: float, pull: float, lift: float
-) -> FloatArray:
-    """Return the mass of walks that never fell below minus their margin, by where they end, from -depth on."""
+def _walk_law(margins: IntArray, depth: int, height: int, ratio: float) -> FloatArray:
+    """Return the mass of walks that stay between minus their margins and a height, by their end, from -depth on."""
+    size = depth + height + 1
     law = np.zeros(size)
     law[depth] = 1.0
-    row, forth = np.empty(size), np.empty(size)
+    forth = np.empty(size)
     share = (1 - ratio) / (1 + ratio)
-    cell = 0
-    for block in blocks:
-        after = np.zeros(size)
-        for start in range(size):
-            if law[start] < 1e-14:  # what is lost only adds to the chance of failure
-                continue
-            row[:] = 0.0
-            row[start] = law[start]
-            for step in range(cell, cell + block):
-                # Convolution with a discrete Laplace law, as one recursion from each side; every term is positive.
-                total = 0.0
-                for at in range(size):
-                    total = total * ratio + row[at]
-                    forth[at] = total
-                total = 0.0
-                for at in range(size - 1, -1, -1):
-                    own = row[at]
-                    row[at] = share * (forth[at] + total) if at >= depth - margins[step] else 0.0
-                    total = (total + own) * ratio
-            for at in range(size):
-                after[at] += row[at] * lift * pull ** abs(at - start)
-        law = after
-        cell += block
+    for margin in margins:
+        # Convolution with a discrete Laplace law, as one recursion from each side; every term is positive.
+        total = 0.0
+        for at in range(size):
+            total = total * ratio + law[at]
+            forth[at] = total
+        total = 0.0
+        for at in range(size - 1, -1, -1):
+            own = law[at]
+            law[at] = share * (forth[at] + total) if at >= depth - margin else 0.0
+            total = (total + own) * ratio
     return law
 
 
-def window(num: int, law: NoiseLaw) -> int:
-    """Return how far above 0 a walk of so many cells is followed; what goes further counts as lost."""
-    ratio = math.exp(-1 / law.scale)
-    of_cell = math.sqrt(2 * ratio) / (1 - ratio)
-    if not law.block:
-        return math.ceil(_REACH * of_cell * math.sqrt(num) + 45 * law.scale) + 1
-    # The sum of a block is Laplace with the scale of blocks or, if that is smaller, as its cells make it.
-    of_block = min(of_cell * math.sqrt(law.block), math.sqrt(2) * law.block_scale)
-    blocks = math.sqrt(num / law.block) * of_block
-    return math.ceil(6 * (blocks + of_cell * math.sqrt(law.block) / 2) + 20 * law.scale)
+def _stay(chains: Sequence[IntArray], law: NoiseLaw, radius: int) -> float:
+    """Return a lower bound on the mass of walks between minus their margins (or radius) and the radius, with their sum.
+
+    Laws of walks are sums of positive terms with at most so many roundings each; transforms have an error of their own.
+    """
+    depths = [min(int(margins.max()), radius) for margins in chains]
+    ends = [_walk_law(np.minimum(m, d), d, radius, law.ratio) for m, d in zip(chains, depths, strict=True)]
+    exactly = 1 - 2**-52 * 6 * sum(map(len, chains)) * (2 * radius + 4)
+    if not law.fixed_total:
+        return exactly * math.prod(float(own.sum()) for own in ends)
+    if len(ends) == 1:
+        return exactly * float(ends[0][depths[0]])
+    size = 1 << sum(map(len, ends)).bit_length()
+    product = np.prod([np.fft.rfft(own, size) for own in ends], axis=0)
+    rounding = _ROUNDING * math.log2(size) * (len(ends) + 1)
+    return max(0.0, exactly * float(np.fft.irfft(product, size)[sum(depths)]) - rounding)
+
+
+@lru_cache(maxsize=1024)
+def mass_of(lengths: tuple[int, ...], law: NoiseLaw, stride: int = 1) -> Mass:
+    """Return an upper bound on the mass of all noises; with a stride only an estimate, from a part of all radii."""
+    num, total = sum(lengths), 1.0
+    if law.fixed_total:
+        size = 1 << (2 * math.ceil(_REACH * law.deviation * math.sqrt(num) + 45 * law.scale)).bit_length()
+        offsets = np.abs(np.fft.fftfreq(size, 1 / size))
+        of_cell = np.fft.rfft((1 - law.ratio) / (1 + law.ratio) * law.ratio**offsets)
+        total = float(np.fft.irfft(of_cell**num, size)[0]) + _ROUNDING * math.log2(size) * num
+    if law.tube == math.inf:
+        return Mass(total, ())
+    # exp(-furthest / tube) is the chance that a geometric radius is at least as large.
+    wide, pull, kept, radii = [np.full(n, 2**40) for n in lengths], math.exp(-stride / law.tube), 0.0, []
+    while pull ** len(radii) * total > _REST * kept:
+        radii.append((stride * len(radii) + stride // 2, (1 - pull) * pull ** len(radii)))
+        kept += radii[-1][1] * _stay(wide, law, radii[-1][0]) * (1 + 1e-9)
+    return Mass(kept + pull ** len(radii) * total, tuple(radii))
 
 
 def failure(
     chains: Sequence[IntArray],  # the margins of each chain, from the cell with the largest size on
     law: NoiseLaw,
+    stride: int = 1,
 ) -> float:
-    """Return a bound on the chance that some tail is below minus its margin; blocks are for a single chain."""
+    """Return a bound on the chance that some tail is below minus its margin; with a stride, an estimate."""
     num = sum(map(len, chains))
     if num == 1 and law.fixed_total:
         return 0.0
-    ratio, pull = math.exp(-1 / law.scale), math.exp(-1 / law.block_scale)
-    size = 1 << (2 * math.ceil(_REACH * math.sqrt(2 * ratio * num) / (1 - ratio) + 45 * law.scale)).bit_length()
-    offsets = np.rint(np.fft.fftfreq(size, 1 / size)).astype(np.int64)  # 0, 1, 2, ..., -2, -1
-    of_cell = np.fft.rfft((1 - ratio) / (1 + ratio) * ratio ** np.abs(offsets))
-    sums = {length: np.abs(np.fft.irfft(of_cell**length, size)) * pull ** np.abs(offsets) for length in law.blocks(num)}
-    lift = 1 / float(max(own.sum() for own in sums.values()))  # the same for every block, so that masses stay near 1
-    rounding, roundings = _ROUNDING * math.log2(size) * num * max(1.0, lift), 6 * num * (size + 4)
-    total, kept = np.ones_like(of_cell), np.ones_like(of_cell)
-    for length in law.blocks(num):
-        total = total * np.fft.rfft(lift * sums[length])
-    for margins in chains:
-        depth, reach = int(margins.max()), window(num, law)
-        blocks = np.array(law.blocks(len(margins)), dtype=np.int64)
-        ends = np.zeros(size)
-        walk = _walk_law(margins, blocks, depth, depth + reach + 1, ratio, pull, lift)
-        ends[: len(walk)] = walk[:size]
-        kept = kept * np.fft.rfft(np.roll(ends, -depth))
-    # Laws of walks are sums of positive terms, each with at most so many roundings; transforms have their own error.
-    exactly = 1 - 2**-52 * roundings
-    if not law.fixed_total:
-        return 1 - exactly * float(kept[0].real - rounding) / float(total[0].real + rounding * math.sqrt(size))
-    return 1 - (exactly * float(np.fft.irfft(kept, size)[0]) - rounding) / (
-        float(np.fft.irfft(total, size)[0]) + rounding
-    )
+    mass = mass_of(tuple(map(len, chains)), law, stride)
+    # Without a tube, what goes beyond the reach counts as lost.
+    reach = math.ceil(_REACH * law.deviation * math.sqrt(num) + 45 * law.scale) + 1
+    return 1 - sum(share * _stay(chains, law, radius) for radius, share in mass.radii or ((reach, 1.0),)) / mass.kept
 
 
-def margins_of(lengths: Sequence[int], law: NoiseLaw, risk: float) -> list[IntArray]:
+def margins_of(lengths: Sequence[int], law: NoiseLaw, risk: float, rough: bool = False) -> list[IntArray]:
     """Return margins, chain by chain, that all hold together with probability at least 1 - risk, for any data.
 
-    With a fixed total, the tail of all cells of a single chain is known, so its margin is 0.
+    Rough margins hold with about that probability, and take less time if the tube is wide. With a fixed total, the tail
+    of all cells of a single chain is known, so its margin is 0.
     """
     known = law.fixed_total and len(lengths) == 1
-    rise = 0.0 if known else RISE
+    rise = 0.0 if known or law.tube < math.inf else RISE
     shapes: list[FloatArray] = [math.sqrt(num) * (1 + rise * np.arange(1, num + 1) / num) for num in lengths]
     largest, finer = max(float(shape[-1]) for shape in shapes), 1 if known else 2
 
@@ -138,16 +149,18 @@ def margins_of(lengths: Sequence[int], law: NoiseLaw, risk: float) -> list[IntAr
             made[0][-1] = 0
         return made
 
-    def holds(margins: list[IntArray]) -> bool:
-        return failure(margins, law) <= risk
+    def holds(margins: list[IntArray], stride: int = 1) -> bool:
+        return failure(margins, law, stride) <= risk
 
     high = max(1, math.ceil(finer * largest * law.scale * math.sqrt(math.log(1 / risk))))
-    while not holds(rounded(high)):
+    while not holds(rounded(high), law.stride):
         high *= 2
     low = 0
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(rounded(middle)) else (middle, high)
+        low, high = (low, middle) if holds(rounded(middle), law.stride) else (middle, high)
+    while not rough and not holds(rounded(high)):
+        high += 1
     margins = rounded(high)
     if sum(lengths) <= MAX_TIGHTENED:  # whole numbers leave some of the risk unused
         lowered = True
@@ -156,7 +169,7 @@ def margins_of(lengths: Sequence[int], law: NoiseLaw, risk: float) -> list[IntAr
             for margin in margins:
                 for cell in range(len(margin)):
                     margin[cell] -= 1
-                    if margin[cell] >= 0 and holds(margins):
+                    if margin[cell] >= 0 and holds(margins, law.stride if rough else 1):
                         lowered = True
                     else:
                         margin[cell] += 1

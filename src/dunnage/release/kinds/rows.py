@@ -33,6 +33,7 @@ from dunnage.model.measures import (
     size_measures,
     sort_key,
 )
+from dunnage.model.schema import COUNTS_SUFFIX, DIAMETER_SUFFIX
 from dunnage.release.kinds import (
     GENERALISED,
     PUBLIC,
@@ -49,9 +50,9 @@ from dunnage.release.kinds import (
     require,
     with_role,
 )
-from dunnage.tables.columns import SET_TYPE, is_set
+from dunnage.tables.columns import COUNTS_TYPE, SET_TYPE, is_set, is_text
 from dunnage.tables.finest import CountingFold, Finest
-from dunnage.text import percent, percent_at_most
+from dunnage.text import HOURS, percent, percent_at_most
 
 if TYPE_CHECKING:
     from dunnage.mechanisms.classes import ClassRelease
@@ -153,9 +154,13 @@ class NoisyKind(Kind):
             code = getattr(domain_of(release, name), "shortened", "") if attributes[name].domain else ""
             how = f"shortened as in {code}" if code else "released unchanged"
             return f"{role} attribute, {how}{_clamped(name, release)}"
-        base = name.removesuffix("_diameter")
-        if base != name and role == "" and base in attributes:
-            return f"longest of the shortest paths between the vertices in {base}"
+        derived = {
+            DIAMETER_SUFFIX: "longest of the shortest paths between the vertices in",
+            COUNTS_SUFFIX: "how many records of the class have each value of",
+        }
+        for suffix, words in derived.items():
+            if name.endswith(suffix) and role == "" and (base := name.removesuffix(suffix)) in attributes:
+                return f"{words} {base}"
         if role == GENERALISED and is_set(release.tables[table].schema.field(name).type):
             return f"sorted set of the values of {name} that occur in the class"
         if role == GENERALISED and table != "members":
@@ -171,8 +176,9 @@ class NoisyKind(Kind):
                 f"like it.{none}\n"
             )
         if any(is_set(item.type) for item in release.data.schema):
-            snippet = fill("rows-sets")
-        elif release.quantities:  # rows with numbers to plan with
+            sets = [item.name for item in release.data.schema if is_set(item.type) and is_text(item.type.value_type)]
+            snippet = fill("rows-sets", names=", ".join(f'"{name}"' for name in sets[:2]))
+        elif any(release.attributes[name].unit.lower() not in HOURS for name in release.quantities):  # there are loads
             plan = fill("rows-plan")
         intervals = _interval_words(release) + _label_words(release)
         return fill("rows", sample=sample, columns=columns, intervals=intervals, snippet=snippet, plan=plan)
@@ -356,7 +362,7 @@ class ClassesKind(NoisyKind):
             "data": {"row": pa.int64(), "class_id": pa.int64(), **as_is, **classes},
             "classes": {"class_id": pa.int64(), "size": pa.int64(), **classes},
         }
-        if release.certificate.mechanism.get("statistic") == "multiset":
+        if _statistic(release) == "multiset" and not _is_clustered(release):
             values = {name: pa.float64() if is_number(release, name) else pa.string() for name in generalised(release)}
             tables["members"] = {"class_id": pa.int64(), **values}
         return tables
@@ -488,7 +494,8 @@ def _is_set_valued(release: Release, name: str) -> bool:
 
 def _class_columns(release: Release) -> dict[str, pa.DataType]:
     """Return the non-public columns in which the records of a class look alike, with their types."""
-    with_mean = release.certificate.mechanism.get("statistic") in ("mean", "multiset")
+    multiset, clustered = _statistic(release) == "multiset", _is_clustered(release)
+    with_mean = _statistic(release) in ("mean", "multiset") and not clustered
     ends = ("lower", "upper", "mean") if with_mean else ("lower", "upper")
     columns: dict[str, pa.DataType] = {}
     for name in generalised(release):
@@ -497,8 +504,14 @@ def _class_columns(release: Release) -> dict[str, pa.DataType]:
         else:
             columns[name] = SET_TYPE if _is_set_valued(release, name) else pa.string()
         if _is_set_valued(release, name) and release.attributes[name].domain_kind == Graph.kind:
-            columns[f"{name}_diameter"] = pa.float64()
+            columns[name + DIAMETER_SUFFIX] = pa.float64()
+        if _is_set_valued(release, name) and multiset:
+            columns[name + COUNTS_SUFFIX] = COUNTS_TYPE
     return columns
+
+
+def _statistic(release: Release) -> object:
+    return release.certificate.mechanism.get("statistic")
 
 
 def _classes(release: Release) -> pa.Table:
@@ -575,8 +588,18 @@ def _check_domains(release: Release) -> str:
             new_set = np.repeat(np.arange(len(sizes)), sizes)
             in_order = (np.diff(codes) > 0) | (np.diff(new_set) > 0)
             require(bool(in_order.all()), f"classes: a set of {name} is not in order")
-            if f"{name}_diameter" in classes.column_names:
-                equal = np.array_equal(set_widths(labels, codes, sizes), floats(classes, f"{name}_diameter"))
+            if name + COUNTS_SUFFIX in classes.column_names:
+                column = classes.column(name + COUNTS_SUFFIX).combine_chunks()
+                counts = column.flatten().to_numpy(zero_copy_only=False)
+                fits = np.array_equal(pc.list_value_length(column).to_numpy(zero_copy_only=False), sizes)
+                fits = fits and bool((counts >= 1).all())
+                sums = np.bincount(new_set, weights=counts, minlength=len(sizes)) if fits else None
+                require(
+                    fits and np.array_equal(sums, classes.column("size").to_numpy()),
+                    f"classes: counts of {name} do not add up to the records of their class",
+                )
+            if name + DIAMETER_SUFFIX in classes.column_names:
+                equal = np.array_equal(set_widths(labels, codes, sizes), floats(classes, name + DIAMETER_SUFFIX))
                 require(equal, f"classes: {name}_diameter is not the longest path inside its set")
         elif _is_clustered(release):
             tree = cast("Tree", domain_of(release, name))
