@@ -18,7 +18,7 @@ import dunnage as dn
 import dunnage_demo as demo
 from dunnage.advising.frontier import Frontier
 from dunnage.errors import InternalError, OutputError
-from dunnage.ledger.witness import state_folder
+from dunnage.ledger.store import state_folder
 from dunnage.text import unbroken
 from dunnage_demo import run_demo
 from dunnage_demo.story import Numbers, Story, Traced, bars_picture, find_field, signed

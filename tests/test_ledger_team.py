@@ -24,8 +24,8 @@ import dunnage as dn
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
 from dunnage.ledger import Ledger, Rehearsed, Rule
 from dunnage.ledger.entries import COLUMNS, Entry, Kind, fraction_text, next_entry
+from dunnage.ledger.store import STATE
 from dunnage.ledger.telling import check_ledger, told
-from dunnage.ledger.witness import STATE
 from dunnage.model.certificate import load_public_key
 
 OLD = Path(__file__).parent / "fixtures" / "v0.1.0"

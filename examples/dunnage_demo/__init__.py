@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dunnage.errors import OutputError
-from dunnage.ledger.witness import STATE
+from dunnage.ledger.store import STATE
 from dunnage.showing.figures import Svg, render
 from dunnage_demo import carriers, loads, riders
 from dunnage_demo.story import NUMBERS_FILE, Progress, Story, numbers_table, write_text

@@ -30,7 +30,7 @@ from dunnage.model.guarantees import (
 )
 
 FORMAT = 2
-Content = dict[str, Any]  # of an entry, as JSON has it: what each kind holds is in `book` and `approvals`
+Content = dict[str, Any]  # of an entry, as JSON has it: what each kind holds is in `book`
 GENESIS = "0" * 64  # what stands before the first entry of a dataset
 _FRAME = f"dunnage ledger {FORMAT}"
 

@@ -10,11 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from dunnage.errors import CheckFailed, DunnageError
-from dunnage.ledger.approvals import EXACT, Proposal, Rule, check_terms, read_proposal
-from dunnage.ledger.book import RELEASED, Ledger, Spend, Statement
+from dunnage.ledger.book import (
+    EXACT,
+    RELEASED,
+    Ledger,
+    Proposal,
+    Rule,
+    Spend,
+    Statement,
+    check_terms,
+    read_proposal,
+)
 from dunnage.ledger.entries import Content, Entry, Kind, budget_from, running_loss
-from dunnage.ledger.store import readable
-from dunnage.ledger.witness import Witness, read_anchor
+from dunnage.ledger.store import Witness, read_anchor, readable
 from dunnage.model.certificate import Certificate
 from dunnage.model.guarantees import Loss
 from dunnage.text import several, time_text

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -17,7 +18,6 @@ from dunnage.arrays import IntArray
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.exact import decimal_text, exact
 from dunnage.model.certificate import Certificate, ExpectedError, FeatureNoise, LevelError
-from dunnage.model.laws import count_noise_spread, count_noise_surplus
 from dunnage.model.schema import RIDER
 from dunnage.model.trips import Universe
 from dunnage.release.kinds import CELLS, Columns, Kind, fill, require, same
@@ -190,13 +190,19 @@ def _bound_words(certificate: Certificate) -> str:
     return f"{counted} {were} counted in {'the whole period' if certificate.period is not None else 'all'}"
 
 
+def _spread(law: str, scale: Fraction) -> float:
+    from dunnage.model.laws import count_noise_spread  # classes do not need it
+
+    return count_noise_spread(law, scale)
+
+
 def correction_words(certificate: Certificate) -> tuple[str, ...]:
     """Say what share of all trips was counted, and that counts were divided by it; nothing if it was not measured."""
     if (stated := certificate.counts.correction) is None:
         return ()
     if stated.share is None:
         return ("too few trips were counted to say what share of all trips they are: sums are below the true demand",)
-    spread = count_noise_spread(stated.law, exact(stated.scale))
+    spread = _spread(stated.law, exact(stated.scale))
     kept, dropped = stated.kept, max(0, stated.dropped)
     off = spread * math.hypot(kept, dropped) / (kept + dropped) ** 2  # to the first order, one standard deviation
     return (
@@ -277,6 +283,8 @@ def _surplus_words(certificate: Certificate) -> str:
     if noise is None:
         return ""
     scale, threshold = exact(noise.scale), int(str(certificate.mechanism.get("threshold", 1)))
+    from dunnage.model.laws import count_noise_surplus
+
     each = count_noise_surplus(str(certificate.mechanism.get("rounding", "round")), scale, threshold)
     if measures.correction is not None:
         each /= measures.correction.share or 1.0
@@ -285,7 +293,7 @@ def _surplus_words(certificate: Certificate) -> str:
         expect, dropped = "**The total is not the number of trips.**", f"below {threshold:,}"
     return fill(
         "counts-surplus",
-        spread=trips_amount(count_noise_spread(noise.law, scale)),
+        spread=trips_amount(_spread(noise.law, scale)),
         expect=expect,
         dropped=dropped,
         each=amount(each),
@@ -295,8 +303,7 @@ def _surplus_words(certificate: Certificate) -> str:
 
 def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool, signed: bool) -> str:
     table = "\n".join(
-        f"| {item.feature} | {item.groups:,} | {amount(count_noise_spread(item.law, exact(item.scale)))} |"
-        for item in features
+        f"| {item.feature} | {item.groups:,} | {amount(_spread(item.law, exact(item.scale)))} |" for item in features
     )
     made = "least squares made all of them add up;\ncounts below one half became 0"
     after = (
@@ -381,11 +388,11 @@ def _noise_lines(certificate: Certificate) -> list[str]:
         noise = measures.noise
         if noise is None:
             return []
-        spread = trips_amount(count_noise_spread(noise.law, exact(noise.scale)))
+        spread = trips_amount(_spread(noise.law, exact(noise.scale)))
         return [f"Noise       {noise.law}, standard deviation {spread} on each type"]
     return [
         f"Noise       {item.feature}: {_part_words(item)}, standard deviation "
-        f"{trips_amount(count_noise_spread(item.law, exact(item.scale)))} on each of {item.groups:,}"
+        f"{trips_amount(_spread(item.law, exact(item.scale)))} on each of {item.groups:,}"
         for item in measures.features
     ]
 
