@@ -552,8 +552,9 @@ class IdSorting:
     def gather(self, content: bytes) -> bytes:
         ids = np.frombuffer(content, dtype=np.uint64).copy()
         ids.sort()
-        repeated = ids[1:][ids[1:] == ids[:-1]]
-        return repeated[np.append(True, repeated[1:] != repeated[:-1])[: len(repeated)]].tobytes()
+        repeated: Words = ids[1:][ids[1:] == ids[:-1]]
+        each: bytes = repeated[np.append(True, repeated[1:] != repeated[:-1])[: len(repeated)]].tobytes()
+        return each
 
 
 @dataclass(frozen=True)
