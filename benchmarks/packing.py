@@ -148,7 +148,7 @@ def run(*, long: bool = False) -> list[Row]:
 
 
 def gaps(seconds: float) -> list[Row]:
-    """Say how far plans are from their bounds: 10,000 parcels with mixed fleets, a spread or robust, distinct weights."""
+    """Say how far plans are from their bounds: 10,000 parcels in mixed fleets, spread or robust; distinct weights."""
     generator = np.random.default_rng(1)
     weight = np.round(generator.lognormal(1.5, 0.9, 10_000).clip(0.1, 60), 1)
     columns = {"weight": weight, "town": generator.integers(0, 40, len(weight)).astype(str)}
