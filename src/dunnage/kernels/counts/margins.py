@@ -109,7 +109,8 @@ def mass_of(lengths: tuple[int, ...], law: NoiseLaw, stride: int = 1) -> Mass:
     if law.tube == math.inf:
         return Mass(total, ())
     # exp(-furthest / tube) is the chance that a geometric radius is at least as large.
-    wide, pull, kept, radii = [np.full(n, 2**40) for n in lengths], math.exp(-stride / law.tube), 0.0, []
+    wide, pull, kept = [np.full(n, 2**40) for n in lengths], math.exp(-stride / law.tube), 0.0
+    radii: list[tuple[int, float]] = []
     while pull ** len(radii) * total > _REST * kept:
         radii.append((stride * len(radii) + stride // 2, (1 - pull) * pull ** len(radii)))
         kept += radii[-1][1] * _stay(wide, law, radii[-1][0]) * (1 + 1e-9)

@@ -211,8 +211,7 @@ def settle(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> None:
     arrow, chains = plan.arrow, plan.inner_chains
     if arrow is not None and chains is not None:
         bounds = np.searchsorted(plan.blocks[problem.used], np.arange(len(arrow.widths) + 1))
-        used = arrow._replace(places=_columns(arrow.places, problem.used))
-        settle_blocks(problem.listed, problem.tree, chains, bounds, used, unknowns)
+        settle_blocks(problem.listed, problem.tree, chains, bounds, plan.in_use(problem.used), unknowns)
 
 
 def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray, floors: FloatArray | None) -> tuple[_Look, int]:
@@ -276,6 +275,7 @@ class NewtonPlan:
     leaves: IntArray  # for each chain and join group the unknown of the lowest feature of the chain
     # How steps are solved: by blocks and a few shared unknowns, where entries are; if None, by conjugate gradients
     arrow: Arrow | None = None
+    places: Callable[[IntArray], IntArray] | None = None  # those of join groups in use
     blocks: IntArray  # block of each join group
     coarsest: int = 0  # coarsest feature local to blocks: its sums give the level where a first list of cells may end
 
@@ -309,10 +309,15 @@ class NewtonPlan:
         parts = dict(zip(self.order, np.split(flat, self.firsts[1:-1]), strict=True))
         return tuple(parts[feature] for feature in range(len(self.order)))
 
+    def in_use(self, used: IntArray) -> Arrow:
+        assert self.arrow is not None
+        assert self.places is not None
+        return self.arrow._replace(places=self.places(used))
+
     def solver(self, used: IntArray) -> Callable[[IntArray, FloatArray, float], FloatArray]:
         """Return a function that makes a Newton step from active cells and gradient, over the join groups in use."""
         if self.arrow is not None:
-            arrow = self.arrow._replace(places=_columns(self.arrow.places, used))
+            arrow = self.in_use(used)
             return lambda counts, gradient, close: arrow_step(counts, gradient, arrow)
         # The feature with the most groups ends a chain, and comes last. Its unknowns meet no other of their own, and
         # those without active cells say nothing.
@@ -364,7 +369,8 @@ def _plan(family: Family) -> NewtonPlan:
     rest = len(parent) - max(family.sizes)
     if cost > min(MAX_ARROW, SMALL + rest**3 / 20):
         return plan
-    return replace(plan, arrow=_arrow(plan, family, blocks, local, first))
+    arrow, places = _arrow(plan, family, blocks, local, first)
+    return replace(plan, arrow=arrow, places=places)
 
 
 def _refines(fine: IntArray, coarse: IntArray, size: int) -> bool:
@@ -419,7 +425,10 @@ def block_of_groups(family: Family, blocks: IntArray, feature: int) -> IntArray:
     return block_of
 
 
-def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int], first: dict[int, int]) -> Arrow:
+def _arrow(
+    bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int], first: dict[int, int]
+) -> tuple[Arrow, Callable[[IntArray], IntArray]]:
+    """Return a Hessian by blocks, and a function for the entries of join groups in use: few of them are."""
     block = np.full(len(bare.parent), -1, dtype=np.int64)
     for feature in local:
         stretch = slice(first[feature], first[feature] + family.sizes[feature])
@@ -451,8 +460,8 @@ def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int],
     np.add.at(fixed, entry(everyone, everyone), bare.slack)
     np.add.at(fixed, entry(above, above), slack)
     np.add.at(fixed, entry(below, above), -slack)
-    pairs = combinations_with_replacement(bare.leaves, 2)
-    return Arrow(
+    pairs = list(combinations_with_replacement(bare.leaves, 2))
+    arrow = Arrow(
         num_shared=num_shared,
         inner_starts=inner_starts,
         cross_starts=cross_starts,
@@ -460,8 +469,9 @@ def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int],
         begins=begins,
         members=members,
         fixed=fixed,
-        places=np.stack([entry(one, other) for one, other in pairs]),
+        places=np.zeros((0, 0), dtype=np.int64),
     )
+    return arrow, lambda used: np.stack([entry(one[used], other[used]) for one, other in pairs])
 
 
 def optimality(
@@ -519,7 +529,7 @@ class Arrow(NamedTuple):
     begins: IntArray  # first member of each block
     members: IntArray  # unknowns block by block, the shared ones last
     fixed: FloatArray  # the part that does not depend on active cells
-    places: IntArray  # for each pair of chains and join group the entry that its active cells add to
+    places: IntArray  # for each pair of chains and join group in use the entry that its active cells add to
 
 
 class Chains(NamedTuple):

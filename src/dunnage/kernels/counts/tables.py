@@ -135,8 +135,8 @@ def _project_listed(
     while True:
         problem = problem_of(plan, candidates, sums)
         settle(plan, problem, unknowns)
-        theta = levels(plan.leaves, unknowns)[0]
-        if plan.inner_chains is None or not np.any(-theta < candidates.floors):  # else blocks by themselves need more
+        theta = None if plan.inner_chains is None else levels(plan.leaves, unknowns)[0]
+        if theta is None or not np.any(-theta < candidates.floors):  # else blocks by themselves need more
             projection = project_problem(candidates, family, sums, problem, unknowns, tolerance, short=True)
             iterations += projection.iterations
             if not projection.needed.any():
