@@ -82,7 +82,8 @@ def test_an_allowance_knows_its_vehicle(place):
     run(f"{PERTURB} {other} --now 2026-10-15T12:00:00 -o other.jsonl").refused("vehicle")
     change_lines(lambda lines: [line for line in lines if "vehicle" in line or "V0000008" in line])
     run(f"{PERTURB} {later} -o other.jsonl").refused("vehicle")  # the file alone says whose rows they are
-    assert Path("truck.allowance").read_bytes() == before and not Path("other.jsonl").exists()
+    assert Path("truck.allowance").read_bytes() == before
+    assert not Path("other.jsonl").exists()
     due = fine(f"{PERTURB} --now 2026-10-14T23:59:00 --max-age 1440 -o due.jsonl")
     assert "vehicle" in " ".join(due["warnings"])  # no cell silences a device: all rows count as missing
     Path("second.toml").write_text("version = 2\n" + Path("telemetry.toml").read_text())
