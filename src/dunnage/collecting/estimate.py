@@ -1064,6 +1064,8 @@ def estimate(
         **({"left_out": dict(num_left_out)} if num_left_out else {}),
         **({} if senders is None else {"senders": senders}),
     }
+    shuffled = promises.shuffled_loss(mechanisms, measures["reports"], senders)  # type: ignore[arg-type]
+    measures |= {"shuffled": shuffled} if shuffled is not None else {}
     certificate = certify(
         promise,
         kind=ESTIMATES,
