@@ -285,9 +285,9 @@ def moments_of(reading: Reading, part: Part) -> Moments:
         last = part.counts.size // 2
         symbols, counts = np.arange(-last, last + 1).astype(object), part.counts.astype(object)
         sums = Sums(part.num, int((symbols * counts).sum()), int((symbols * symbols * counts).sum()))
-    mean = Fraction(sums.total, max(sums.num, 1))
-    squares = reading.scale**2 * float(Fraction(sums.squares) - sums.total * mean)
-    return Moments(sums.num, reading.scale * float(mean), squares)
+    exactly = Fraction(sums.total, max(sums.num, 1))
+    squares = reading.scale**2 * float(Fraction(sums.squares) - sums.total * exactly)
+    return Moments(sums.num, reading.scale * float(exactly), squares)
 
 
 def law_mean(reading: Reading, part: Part, confidence: float) -> Intervals:
@@ -831,9 +831,9 @@ class DiskChannel:
         self.inner = (slice(2 * top, 2 * top + size), slice(2 * wide, 2 * wide + size))
         self.transform = rfft2(disk, self.padded)
         # Where symbols stand among the reports, and cells among the rows of the grid.
-        row = np.repeat(np.arange(len(law.margins)), np.diff(law.starts))
-        column = np.arange(law.starts[-1]) - np.array(law.starts)[row] + wide - np.array(law.margins)[row]
-        self.symbols = row * self.around[1] + column
+        rows = np.repeat(np.arange(len(law.margins)), np.diff(law.starts))
+        columns = np.arange(law.starts[-1]) - np.array(law.starts)[rows] + wide - np.array(law.margins)[rows]
+        self.symbols = rows * self.around[1] + columns
         places = np.array([law.grid.column_row(cell) for cell in range(law.grid.num_cells)])
         self.cells = places[:, 1] * size + places[:, 0]
 

@@ -49,7 +49,8 @@ def shuffled_epsilon(of_report: Fraction, num: int, delta: float = DELTA) -> flo
     low, high = 0.0, float(of_report)
     if num < 2 or shuffled_delta(low, high, num) <= delta:
         return high if num < 2 else low
-    while high - low > 10.0**-DIGITS / 4:
+    step = 10.0**-DIGITS
+    while high - low > step / 4:
         middle = (low + high) / 2
         low, high = (middle, high) if shuffled_delta(middle, float(of_report), num) > delta else (low, middle)
-    return min(math.ceil(high * 10**DIGITS) / 10**DIGITS, float(of_report))
+    return min(round(math.ceil(high / step) * step, DIGITS), float(of_report))
