@@ -98,6 +98,7 @@ _FINER = 2
 _FINEST = 8
 _MAX_REACH = 1 << 12
 _NEGLIGIBLE = 40  # moves less likely than exp(-40) times no move are ignored
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _JUDGED = 24  # predicted maps, to see how far the released one is from the truth
 _EVEN = 0.05  # reports that are this likely for an even map, or likelier, say nothing about places
 _SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain, for weights
@@ -607,6 +608,8 @@ def estimate_shares(
 
 def is_noise(shares: Shares, num_places: int, law: object, tallies: Sequence[Tally]) -> bool:
     """Judge by the reports whether a map or table is further from the truth than one with equal shares."""
+    from scipy.special import ndtri
+
     if isinstance(law, Planar):  # its blur is what makes it noise, and that is the same for all maps
         return True
     if isinstance(law, Disk):  # nothing but chance, if the reports are those of an even map
@@ -621,7 +624,9 @@ def is_noise(shares: Shares, num_places: int, law: object, tallies: Sequence[Tal
     if signal <= by_chance or not away:
         return True
     truth = even + min(1.0, math.sqrt(signal) / away) * (released - even)
-    noise = np.random.default_rng(0).normal(size=(_JUDGED, value.size)) * np.sqrt(variance)
+    # Quantiles in an order without a pattern, the same each time: this is a prediction, not noise that protects.
+    evenly = np.modf((0.5 + np.arange(_JUDGED * value.size)) * _GOLDEN)[0].reshape(_JUDGED, -1)
+    noise = ndtri(evenly) * np.sqrt(variance)
     errors = np.array([project_shares(truth + line, total) for line in noise]) - truth
     return all(
         float((np.abs(errors) ** power).sum(axis=1).mean()) > (np.abs(truth - even) ** power).sum() for power in (1, 2)
