@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from dunnage.auditing.carriers import number_guess
 from dunnage.collecting.batch import number_symbols, perturb_column
 from dunnage.collecting.estimate import estimate_means, moments_of
 from dunnage.collecting.tally import Counts
@@ -80,6 +81,18 @@ def test_draws_follow_the_law_on_the_device_and_in_bulk(epsilon: str, steps: int
         due = np.append(expected[common], expected[~common].sum()) * counts.sum()
         keep = due > 0
         assert chisquare(seen[keep], due[keep]).pvalue > 1e-9
+
+
+def test_the_best_guess_of_a_bucket_is_that_of_all_symbols() -> None:
+    law = Designed(epsilon=Fraction(2), steps=5)
+    weights = np.random.default_rng(1).dirichlet(np.ones(4 * 11)).reshape(4, 11)  # (buckets, points)
+    joint = np.zeros((4, len(law.arcs)))
+    for point in range(11):
+        below, rest = divmod(point * law.points, law.steps)
+        own = (1 - rest / law.steps) * chances(law, below)
+        own = own + (rest / law.steps * chances(law, below + 1) if rest else 0.0)
+        joint += weights[:, [point]] * own
+    assert number_guess(law, weights) == pytest.approx(joint.max(axis=0).sum())
 
 
 def test_reports_and_estimates() -> None:

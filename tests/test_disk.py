@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 from scipy.stats import chisquare
 
+from dunnage.auditing.carriers import channel_matrix
 from dunnage.collecting.batch import disks, perturb_column
 from dunnage.collecting.estimate import DiskChannel, disk_map, estimate_shares, is_noise
 from dunnage.devices.places import Disk, LocalLocation, enumerated_loss
@@ -62,6 +63,7 @@ def test_every_symbol_and_place_is_enumerated(levels: int, epsilon: str, box: tu
     ]
     assert np.allclose(ratio, stated)
     shares = np.random.default_rng(1).dirichlet(np.ones(law.num_inputs))
+    assert np.allclose(channel_matrix(law), matrix)
     channel = DiskChannel(law)
     assert np.allclose(channel.reports(shares), shares @ matrix)
     weights = np.random.default_rng(2).random(law.num_symbols)

@@ -673,6 +673,9 @@ def _check_reports(rebuilt: Rebuilt) -> None:
         _check_combined(rebuilt, purpose.name, combined.get(purpose.name, {}))
     _check(combined.keys() <= reports.keys(), "combined tiers of other purposes")
     _check(any(reports.values()), "there are no reports")
+    due = promises.shuffled_loss(rebuilt.mechanisms, reports, measures.senders)
+    stated = None if measures.shuffled is None else measures.shuffled.plain()
+    _check(stated in (due, None), "the loss of shuffled reports does not follow from the task")
     maps, verdicts = measures.maps or {}, rebuilt.verdicts()
     _check(maps.keys() == verdicts.keys() and measures.maps != {}, "maps of other purposes")
     on_ways = {name for name in verdicts if isinstance(rebuilt.mechanisms[name], LocalTrajectory)}

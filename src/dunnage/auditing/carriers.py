@@ -1117,7 +1117,7 @@ def number_guess(law: Reading, weights: FloatArray) -> float:
         for shift, share in ((0, 1 - rest / law.steps), (1, rest / law.steps)):
             np.add.at(rounded.T, below + shift, (weights * share).T)
         before = np.pad(np.cumsum(rounded, axis=1), ((0, 0), (1, 0)))
-        first, stop = ([getattr(arc, end) for arc in law.arcs] for end in ("start", "stop"))
+        first, stop = (np.array([getattr(arc, end) for arc in law.arcs]) for end in ("start", "stop"))
         odds = float(odds_of(law.epsilon))
         joint = weights.sum(axis=1, keepdims=True) + (odds - 1) * (before[:, stop] - before[:, first])
         return float((joint.max(axis=0) * law.weights).sum() / (law.around * odds + law.elsewhere))

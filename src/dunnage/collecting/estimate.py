@@ -98,6 +98,7 @@ _FINER = 2
 _FINEST = 8
 _MAX_REACH = 1 << 12
 _NEGLIGIBLE = 40  # moves less likely than exp(-40) times no move are ignored
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _JUDGED = 24  # predicted maps, to see how far the released one is from the truth
 _EVEN = 0.05  # reports that are this likely for an even map, or likelier, say nothing about places
 _SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain, for weights
@@ -285,9 +286,9 @@ def moments_of(reading: Reading, part: Part) -> Moments:
         last = part.counts.size // 2
         symbols, counts = np.arange(-last, last + 1).astype(object), part.counts.astype(object)
         sums = Sums(part.num, int((symbols * counts).sum()), int((symbols * symbols * counts).sum()))
-    mean = Fraction(sums.total, max(sums.num, 1))
-    squares = reading.scale**2 * float(Fraction(sums.squares) - sums.total * mean)
-    return Moments(sums.num, reading.scale * float(mean), squares)
+    exactly = Fraction(sums.total, max(sums.num, 1))
+    squares = reading.scale**2 * float(Fraction(sums.squares) - sums.total * exactly)
+    return Moments(sums.num, reading.scale * float(exactly), squares)
 
 
 def law_mean(reading: Reading, part: Part, confidence: float) -> Intervals:
@@ -607,6 +608,8 @@ def estimate_shares(
 
 def is_noise(shares: Shares, num_places: int, law: object, tallies: Sequence[Tally]) -> bool:
     """Judge by the reports whether a map or table is further from the truth than one with equal shares."""
+    from scipy.special import ndtri
+
     if isinstance(law, Planar):  # its blur is what makes it noise, and that is the same for all maps
         return True
     if isinstance(law, Disk):  # nothing but chance, if the reports are those of an even map
@@ -621,7 +624,9 @@ def is_noise(shares: Shares, num_places: int, law: object, tallies: Sequence[Tal
     if signal <= by_chance or not away:
         return True
     truth = even + min(1.0, math.sqrt(signal) / away) * (released - even)
-    noise = np.random.default_rng(0).normal(size=(_JUDGED, value.size)) * np.sqrt(variance)
+    # Quantiles in an order without a pattern, the same each time: this is a prediction, not noise that protects.
+    evenly = np.modf((0.5 + np.arange(_JUDGED * value.size)) * _GOLDEN)[0].reshape(_JUDGED, -1)
+    noise = ndtri(evenly) * np.sqrt(variance)
     errors = np.array([project_shares(truth + line, total) for line in noise]) - truth
     return all(
         float((np.abs(errors) ** power).sum(axis=1).mean()) > (np.abs(truth - even) ** power).sum() for power in (1, 2)
@@ -831,9 +836,9 @@ class DiskChannel:
         self.inner = (slice(2 * top, 2 * top + size), slice(2 * wide, 2 * wide + size))
         self.transform = rfft2(disk, self.padded)
         # Where symbols stand among the reports, and cells among the rows of the grid.
-        row = np.repeat(np.arange(len(law.margins)), np.diff(law.starts))
-        column = np.arange(law.starts[-1]) - np.array(law.starts)[row] + wide - np.array(law.margins)[row]
-        self.symbols = row * self.around[1] + column
+        rows = np.repeat(np.arange(len(law.margins)), np.diff(law.starts))
+        columns = np.arange(law.starts[-1]) - np.array(law.starts)[rows] + wide - np.array(law.margins)[rows]
+        self.symbols = rows * self.around[1] + columns
         places = np.array([law.grid.column_row(cell) for cell in range(law.grid.num_cells)])
         self.cells = places[:, 1] * size + places[:, 0]
 
@@ -1064,6 +1069,8 @@ def estimate(
         **({"left_out": dict(num_left_out)} if num_left_out else {}),
         **({} if senders is None else {"senders": senders}),
     }
+    shuffled = promises.shuffled_loss(mechanisms, measures["reports"], senders)  # type: ignore[arg-type]
+    measures |= {"shuffled": shuffled} if shuffled is not None else {}
     certificate = certify(
         promise,
         kind=ESTIMATES,

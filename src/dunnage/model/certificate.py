@@ -373,6 +373,15 @@ class CombinedTiers(Model):
     reports: int | None = None
 
 
+class ShuffledLoss(Model):
+    """The central loss of one report among all of its purpose and tier, in random order and without senders."""
+
+    delta: float
+    epsilon: dict[str, dict[str, float]]  # by purpose and tier
+    basis: Literal["claimed"]
+    trust: str  # what it needs besides the devices
+
+
 class EstimateMeasures(Model):
     """Public figures of released estimates."""
 
@@ -386,6 +395,7 @@ class EstimateMeasures(Model):
     paths: dict[str, dict[str, int]] | None = None
     left_out: dict[str, int] | None = None
     senders: Literal["gateway", "token", "unlinkable"] | None = None  # who sent the reports to a collector
+    shuffled: ShuffledLoss | None = None  # what follows where nobody can tell who sent a report
 
 
 class OddsRow(Model):
