@@ -424,6 +424,9 @@ def _apply(visit: Visit) -> Response:
     argv += ["--period", period] if period else []
     argv += ["--repair"] if form.get("repair") else []
     argv += ["--leave-behind"] if form.get("leave_behind") else []
+    for job in visit.studio.jobs.of(project.id, "size"):  # a fleet runs in the city that it was sized for
+        if plan in job.argv and "--city" not in argv:
+            argv += ["--city", job.argv[job.argv.index("--city") + 1]]
     if form.get("capacity", "").strip() and not (project.folder / plan).is_dir():
         argv += [part for text in form["capacity"].split(",") if text.strip() for part in ("--capacity", text.strip())]
     argv += ["-o", f"settlements/{out}", "--json"]
