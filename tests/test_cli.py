@@ -64,7 +64,7 @@ def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]
 
 def test_every_command_has_examples_with_options_that_exist() -> None:
     found = dict(commands(get_command(app)))
-    assert len(found) == 48
+    assert len(found) == 50
     for names, command in found.items():
         done = run(*names, "--help")
         assert done.code == 0

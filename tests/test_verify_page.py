@@ -285,7 +285,7 @@ def test_a_browser_agrees(tmp_path: Path) -> None:
             assert lines >= 8
             assert page.locator("#alone li").count() > 4
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            if out := os.environ.get("DUNNAGE_SCREENSHOTS"):
+            if out := os.environ.get("DUNNAGE_SHOTS"):
                 page.screenshot(path=Path(out) / f"verify-{width}.png", full_page=True)
             page.locator("#keys").fill("0" * 64)
             page.locator("#keys").blur()

@@ -42,6 +42,7 @@ from dunnage.model.guarantees import Basis
 # The line that `--help` lists each command with, in the order in which you use them.
 _LOOP = {
     "generate": "Generate sample data with a starter policy.",
+    "taps": "Infer trips from taps of riders who only tap on.",
     "draft": "Draft a policy for your own file.",
     "advise": "Compare policies by cost and risk, and recommend one.",
     "publish": "Publish private rows under a policy.",
@@ -81,7 +82,7 @@ _PLACES = (
     ("serve", "devices"),
     ("demo", ""),
     ("propose approve refuse sign", "ledger"),
-    ("generate", "generate"),
+    ("generate taps", "generate"),
     ("device identity", "devices"),
     ("budget ledger", "ledger"),
 )

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from dunnage.cli import shared
 from dunnage.cli.shared import OptFloat, OptInt, OptPath, OptText, print_result, progress
+from dunnage.errors import OutputError
 from dunnage.text import several
 
 generate_app = typer.Typer(
@@ -254,3 +255,42 @@ def generate_positions(
 def _print_made(data: Path, policy: Path, what: str, size: int, num_rows: int, as_json: bool) -> None:
     text = f"Data      {data}: {num_rows:,} {what} of {several(size, 'vehicle')}\nPolicy    {policy}, to start with"
     print_result({"data": str(data), "policy": str(policy), "size": size, "rows": num_rows}, text, as_json)
+
+
+def taps(
+    data: Annotated[Path, Argument(help="CSV, Parquet or Excel file with one row for each tap; private.")],
+    feed: Annotated[Path, Option("--gtfs", help="GTFS feed of the lines: a .zip file or a folder.")],
+    out: Annotated[Path, Option("-o", "--out", help="File of trips to write (.csv); private.")],
+    card: Annotated[str, Option(help="Column with the card.")] = "card",
+    stop: Annotated[str, Option(help="Column with the stop_id of the boarding.")] = "stop",
+    time: Annotated[str, Option(help="Column with local date and time.")] = "time",
+    route: Annotated[OptText, Option(help="Column with the route_id, if taps have it.")] = None,
+    walk: Annotated[float, Option(help="Longest walk between getting off and the next boarding, in km.")] = 1.0,
+    transfer: Annotated[float, Option(help="Longest time between two rides of one trip, in minutes.")] = 30.0,
+    day_starts: Annotated[int, Option(help="Hour at which a service day begins.")] = 4,
+    force: shared.ForceFlag = False,
+    as_json: shared.JsonFlag = False,
+) -> None:
+    """Infer trips with destinations from taps of riders who only tap on, for counts of trips.
+
+    A ride ends where its line comes nearest to the next boarding; the last one of a day leads back to the first
+    boarding of that day, or to that of the next day. Rides that follow each other closely are one trip. Trips whose
+    end cannot be inferred are left out; their share is printed for you.
+
+    Example: dunnage taps taps.csv --gtfs feed.zip -o trips.csv
+    """
+    from dunnage.folders import new_file
+    from dunnage.tables.columns import write_csv
+    from dunnage.tables.gtfs import feed_rides
+    from dunnage.tables.taps import TapSetting, infer_trips
+
+    if out.exists() and (not force or out.samefile(data)):
+        raise OutputError.taken(out)
+    setting = TapSetting(
+        card=card, stop=stop, time=time, route=route, walk_km=walk, transfer_minutes=transfer, day_starts=day_starts
+    )
+    found = infer_trips(data, feed_rides(feed), setting)
+    with new_file(out, private=True) as stream:
+        write_csv(found.table, stream)
+    lines = [found.summary(), f"Written   {out} (private). Protect riders, not trips: one tap can change two trips"]
+    print_result({"trips": str(out), "owner": found.to_dict()}, "\n".join(lines), as_json)

@@ -126,6 +126,10 @@ def chosen_rule(requested: str, num_tiers: int, p_value: float | None) -> str:
     return STRATIFY if p_value is not None and p_value < SIGNIFICANCE else PRECISION
 
 
+# Follows the verdict on a map that would be noise if all places were equally busy, where the reports say otherwise
+CROWDED = "; the reports show a crowded map, which is nearer to the truth than an even one"
+
+
 def estimates_promise(
     task: Task,  # task, losses, mechanisms: the task, what its reports give away, and the mechanisms by purpose
     losses: TaskLosses,

@@ -23,7 +23,7 @@ from dunnage.errors import LedgerError, ParameterError, Refusal
 from dunnage.folders import sync_folder
 from dunnage.ledger.entries import COLUMNS, FORMAT, Entry
 
-BUSY_SECONDS, _TURN_SECONDS = 60.0, 0.004
+BUSY_SECONDS, _TURN_SECONDS = 60.0, 0.02
 MEMORY = ":memory:"
 OLD_COPY = "A copy forgets what was spent since it was made: use one only if nothing was published after that"
 _APPLICATION_ID = 0x44554E4C  # "DUNL", in the header of every ledger

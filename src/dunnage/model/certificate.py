@@ -326,6 +326,11 @@ class ExpectedError(Model):
         """Whether the released counts are hardly better than an empty table."""
         return self.levels[0].is_noise
 
+    @property
+    def finest(self) -> LevelError:
+        """Single counts, which simulations use: planners may look at other sums first."""
+        return max(self.levels, key=lambda level: level.sums)
+
 
 class CountMeasures(Model):
     """Public figures of released counts."""

@@ -143,12 +143,9 @@ def _bullets(items: Iterable[str]) -> str:
 
 # --- The page that checks a release
 
-PROMISE_NOT_HERE = "that guarantee, basis, assumptions, odds and sentences are what the mechanism promises"
+_PROMISE = "that guarantee, basis, assumptions, odds and sentences are what the mechanism promises"
 NOT_HERE: tuple[Unchecked, ...] = (
-    (
-        f"{PROMISE_NOT_HERE} with these parameters and columns, and that attributes, figures and totals are in their "
-        "form",
-    ),
+    (f"{_PROMISE} with these parameters and columns; that attributes, figures and totals are in their form",),
     ("that Parquet files have the same tables as CSV files, and no other byte",),
     ("that README.md, datapackage.json, certificate.html and this page say what the certificate says",),
     ("how classes were formed: levels of hierarchies, bounds on grids, paths, loss, t, distortion", "measures.loss"),

@@ -767,3 +767,34 @@ def generate_network(
     with new_file(target) as stream:
         stream.write(text.getvalue().encode())
     return network
+
+
+# --- Where a passenger can get off
+
+
+class FeedRides(NamedTuple):
+    """What one ride on one vehicle can reach, over the whole feed."""
+
+    ids: list[str]  # of stops; platforms count as their station
+    lat: FloatArray
+    lon: FloatArray
+    place_of: dict[str, int]  # the stop or station of each stop id
+    after: dict[tuple[int, str], dict[int, float]]  # stop and route -> later stop -> shortest ride in seconds
+
+
+def feed_rides(path: str | PathLike[str]) -> FeedRides:
+    """Read from which stop one can ride to which, on which route; ``""`` stands for any route."""
+    feed = _Feed.read(Path(path))
+    stops = _read_stops(feed)
+    timetable = _read_timetable(feed, stops, None)
+    _require_places(feed, [stops.ids[place] for place in sorted(timetable.served) if np.isnan(stops.lat[place])])
+    after: dict[tuple[int, str], dict[int, float]] = defaultdict(dict)
+    for trip, visits in timetable.trips.items():
+        route = timetable.routes[trip]
+        for start, stop in enumerate(visits.stops):
+            ways = after[stop, route], after[stop, ""]
+            for end in range(start + 1, len(visits.stops)):
+                later, ride = visits.stops[end], visits.arrivals[end] - visits.departures[start]
+                for way in ways:
+                    way[later] = min(ride, way.get(later, ride))
+    return FeedRides(stops.ids, stops.lat, stops.lon, stops.place_of, dict(after))

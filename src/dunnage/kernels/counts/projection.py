@@ -50,6 +50,7 @@ EXACT = 1e-13  # largest relative residual below which only rounding is left
 UNSETTLED = 1e-3  # largest relative residual above which blocks are brought to rest again
 ROUNDED = 1e-11  # the same where sums cancel
 MAX_ARROW = 1e9  # operations of one step by blocks up to which that is the way to go
+_GLANCE = 4096  # join groups that are compared first
 SMALL = 3e7  # operations up to which a step by blocks beats the fixed cost of other ways
 
 
@@ -77,13 +78,22 @@ class Family:
         return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
     @cached_property
-    def members(self) -> IntArray:
-        """For each feature and join group the number of its group among all groups of all features."""
-        return np.stack([first + own for first, own in zip(self.firsts[:-1], self.groups, strict=True)])
-
-    @cached_property
     def plan(self) -> NewtonPlan:
         return _plan(self)
+
+    @cached_property
+    def inner(self) -> tuple[Family, list[int]] | None:
+        """Return the features local to blocks, as a family, and which they are, if steps of all are not by blocks."""
+        if self.plan.arrow is not None or self.blocks is None:
+            return None
+        num = int(self.blocks.max(initial=0)) + 1
+        every = enumerate(zip(self.groups, self.sizes, strict=True))
+        local = [feature for feature, (own, size) in every if size >= num and _refines(own, self.blocks, size)]
+        if not local or len(local) == len(self.sizes):
+            return None
+        groups, sizes = tuple(self.groups[at] for at in local), tuple(self.sizes[at] for at in local)
+        part = Family(groups=groups, sizes=sizes, ratios=tuple(self.ratios[at] for at in local), blocks=self.blocks)
+        return (part, local) if part.plan.arrow is not None else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -307,7 +317,8 @@ class NewtonPlan:
         # The feature with the most groups ends a chain, and comes last. Its unknowns meet no other of their own, and
         # those without active cells say nothing.
         first, last = int(self.firsts[-2]), int(np.argmax(self.leaves[:, 0]))
-        leaves, inside = np.delete(self.leaves, last, axis=0)[:, used], self.leaves[last, used] - first
+        leaves = _columns(self.leaves, used)
+        leaves, inside = np.delete(leaves, last, axis=0), leaves[last] - first
         parent, slack, above, weak = self.parent[:first], self.slack[:first], self.parent[first:], self.slack[first:]
 
         def step(counts: IntArray, gradient: FloatArray, close: float) -> FloatArray:
@@ -357,6 +368,8 @@ def _plan(family: Family) -> NewtonPlan:
 
 
 def _refines(fine: IntArray, coarse: IntArray, size: int) -> bool:
+    if len(fine) > 2 * _GLANCE and not _refines(fine[:_GLANCE], coarse[:_GLANCE], size):
+        return False  # most pairs of features show it at once
     above = np.zeros(size, dtype=np.int64)
     above[fine] = coarse
     return bool(np.array_equal(above[fine], coarse))
@@ -460,8 +473,11 @@ def optimality(
     # values of its terms), feasibility (how far x_j is below zero, over the largest absolute value or count) and
     # complementarity (if both are positive, the smaller of the two, each over its scale). It is computed from x alone
     # and does not change when values and sums, or all weights, are multiplied by a number.
-    flat = np.concatenate([np.asarray(part, dtype=np.float64) for part in sums])
-    worst, totals = conditions(x, values, starts, family.members, np.array(family.ratios, dtype=np.float64), flat)
+    flat, used = np.concatenate([np.asarray(part, dtype=np.float64) for part in sums]), np.flatnonzero(np.diff(starts))
+    # members : for each feature and join group with cells the number of its group among all groups of all features
+    members = np.stack([first + own[used] for first, own in zip(family.firsts[:-1], family.groups, strict=True)])
+    starts = np.append(starts[used], starts[-1])
+    worst, totals = conditions(x, values, starts, members, np.array(family.ratios, dtype=np.float64), flat)
     return float(worst), tuple(np.split(totals, family.firsts[1:-1]))
 
 
