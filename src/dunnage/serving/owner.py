@@ -86,7 +86,7 @@ def _columns_page(visit: Visit, project: Project, story: str, sent: Mapping[str,
     if job is None or job.state != DONE:
         waits = job is not None and not job.is_over
         return visit.wait(job.id) if waits and job else visit.page(
-            "no_columns", title="Columns", project=project, file=file, says=job.message if job else ""
+            "no_columns", title="Columns", project=project, file=file, says=visit.said(job) if job else ""
         )  # fmt: skip
     survey, written = job.result, tomllib.loads(project.policy_text())
     story = (
@@ -166,8 +166,9 @@ def _preview(visit: Visit) -> Response:
         text = forms.checked(forms.with_amount(text, amount), project.folder / "previews" / "next.toml")
     job = _preview_job(visit, project, text, capacity, period)
     content: Any = {
-        "project": project, "job": job, "amount": amount, "parameter": parameter, "capacity": capacity,
-        "period": period, "periodic": policy.period is not None, "trips": policy.schema.trip is not None,
+        "project": project, "job": job, "said": visit.said, "amount": amount, "parameter": parameter,
+        "capacity": capacity, "period": period, "periodic": policy.period is not None,
+        "trips": policy.schema.trip is not None,
         "changed": text != project.policy_text() or capacity != project.settings.get("capacity", "")
         or period != project.settings.get("period", ""),
         "command": _command(visit, project, period, "-o", "release", "--dry-run"), "toml": text,
@@ -423,6 +424,9 @@ def _apply(visit: Visit) -> Response:
     argv += ["--period", period] if period else []
     argv += ["--repair"] if form.get("repair") else []
     argv += ["--leave-behind"] if form.get("leave_behind") else []
+    for job in visit.studio.jobs.of(project.id, "size"):  # a fleet runs in the city that it was sized for
+        if plan in job.argv and "--city" not in argv:
+            argv += ["--city", job.argv[job.argv.index("--city") + 1]]
     if form.get("capacity", "").strip() and not (project.folder / plan).is_dir():
         argv += [part for text in form["capacity"].split(",") if text.strip() for part in ("--capacity", text.strip())]
     argv += ["-o", f"settlements/{out}", "--json"]

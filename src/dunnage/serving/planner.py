@@ -145,7 +145,6 @@ def _release(visit: Visit) -> Response:
     project, name = visit.project, visit["release"]
     folder = project.inside(_RELEASES, name)
     stated, job = certificate_of(folder), lights_of(visit, project, name)
-    kind = None if stated is None else kind_of(stated)
     numbers, columns = [], []
     if stated is not None and stated.kind == ROWS:
         numbers = [item for item in stated.attributes if item.domain_kind == "numeric" and not item.clock]
@@ -153,7 +152,8 @@ def _release(visit: Visit) -> Response:
         numbers = [item for item in numbers if item.name not in columns]
     return visit.page(
         "planning_release", title=f"Release {name}", project=project, name=name, stated=stated, job=job,
-        promise=guarantee_words(stated.guarantee) if stated else "", losses=kind.loss_words(stated) if kind else (),
+        promise=guarantee_words(stated.guarantee) if stated else "",
+        losses=kind_of(stated).loss_words(stated) if stated else (),
         numbers=numbers, columns=columns, models=MODELS, counts=stated is not None and stated.kind == COUNTS,
         sent=dict(visit.request.query_params), command=f"dunnage verify {_RELEASES}/{name}",
         files=sorted(path.name for path in folder.iterdir() if path.name in RELEASE_FILES),
