@@ -154,7 +154,8 @@ def _release(visit: Visit) -> Response:
         numbers = [item for item in numbers if item.name not in columns]
     return visit.page(
         "planning_release", title=f"Release {name}", project=project, name=name, stated=stated, job=job,
-        promise=guarantee_words(stated.guarantee) if stated else "", losses=kind.loss_words(stated) if kind and stated else (),
+        promise=guarantee_words(stated.guarantee) if stated else "",
+        losses=kind.loss_words(stated) if kind and stated else (),
         numbers=numbers, columns=columns, models=MODELS, counts=stated is not None and stated.kind == COUNTS,
         sent=dict(visit.request.query_params), command=f"dunnage verify {_RELEASES}/{name}",
         files=sorted(path.name for path in folder.iterdir() if path.name in RELEASE_FILES),
