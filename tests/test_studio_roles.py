@@ -249,6 +249,12 @@ def test_files_in_other_encodings_and_odd_forms(here: Here, project: Project) ->
         answer = here.call("POST", base, form, role=PLANNER)
         assert answer.status in (303, 422), (form, answer.status)
     assert here.call("POST", base, {**fits, "by": "--out=x"}, role=PLANNER).status == 422
+    for content in contents:  # each is kept under a name of its own; the job says what is wrong with it
+        answer = here.call("POST", base, {}, files={"trucks": ("../trucks.csv", content)}, role=PLANNER)
+        assert answer.status in (303, 422)
+    kept = [path.name for path in (project.folder / "public/cities").iterdir()]
+    assert len(kept) >= 4
+    assert all(re.fullmatch(r"[0-9a-f]{12}\.csv", name) for name in kept)
 
 
 def test_other_sites_cannot_act(here: Here, project: Project) -> None:

@@ -32,7 +32,7 @@ from dunnage.model.certificate import (
 from dunnage.model.guarantees import PROJECT, KAnonymity, SampledDP
 from dunnage.model.hierarchies import ANY
 from dunnage.model.periods import MAX_LABEL
-from dunnage.model.schema import RIDER
+from dunnage.model.schema import COUNTS_SUFFIX, DIAMETER_SUFFIX, RIDER
 from dunnage.model.trips import END_COLUMNS
 from dunnage.release.kinds import (
     COUNTS,
@@ -199,6 +199,8 @@ def verify_page(files: tuple[str, ...], texts: tuple[str, ...], tables: tuple[st
         "roles": {"public": PUBLIC, "sensitive": SENSITIVE, "generalised": GENERALISED},
         "rider": RIDER,
         "any": ANY,
+        "diameter": DIAMETER_SUFFIX,
+        "counts": COUNTS_SUFFIX,
         "ends": END_COLUMNS,
         "estimates": [(name, names[kind]) for name, kind in COLUMN_TYPES.items()],
         "outside": OUTSIDE,
