@@ -137,7 +137,8 @@ def draft_about(release: Release) -> str:
                 blank = [] if "list" in str(declared.annotation) else ""
                 yield f"{field} = {json.dumps(known.get(field, blank), ensure_ascii=False)}   # {declared.description}"
 
-    parts = [line for name, model in {"": About, **_TABLES}.items() for line in lines(model, name)]
+    tables: dict[str, type[Table]] = {"": About, **_TABLES}
+    parts = [line for name, model in tables.items() for line in lines(model, name)]
     return "# What only people know about this release: fill in the blanks.\n" + "\n".join(parts) + "\n"
 
 
