@@ -119,11 +119,12 @@ def run() -> list[Row]:
         )
     )
     for num in (100, 1000, 5000):
-        mechanisms = {"ours": SizeProfile(epsilon=1, risk="0.05", capacity=500, expected=num)}
-        ratios = truck_ratios({**mechanisms, "peer": NoisyValues(epsilon=1)}, num, 4)
-        means = [float(np.mean(ratios[name])) for name in ("ours", "peer")]
-        words = f"size-profile, epsilon 1, {num:,} packages of 125 to 375 kg; peer: noisy-values on upper ends"
-        rows.append(row(words, *means, unit="trucks for each that true weights need"))
+        forms = {"hidden": SizeProfile(epsilon=1, risk="0.05", capacity=500, expected=num), "public": profile}
+        ratios = truck_ratios({**forms, "peer": NoisyValues(epsilon=1)}, num, 4)
+        for form in forms:
+            means = [float(np.mean(ratios[name])) for name in (form, "peer")]
+            words = f"size-profile, epsilon 1, {num:,} packages of 125 to 375 kg, number {form}"
+            rows.append(row(f"{words}; peer: noisy-values on upper ends", *means, "trucks for each that is needed"))
     lattice = SampledLattice(k=40, beta="0.7", epsilon_choice=1)
     rows.append(
         row(

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from tests.collector_help import DAY, NOON, PERIOD, SCHEDULE, TASK, Bench, body_of, emptied, made
 from tests.estimates_help import PLACES, TELEMETRY, truck_task
 
-from dunnage.collecting import intake
+from dunnage.collecting import intake, periods
 from dunnage.collecting import store as stores
 from dunnage.collecting.collector import CLOSED, ESTIMATED, split_frames
 from dunnage.collecting.estimate import estimate
@@ -330,6 +331,20 @@ def test_closing_that_was_interrupted_goes_on(place):
         assert again.collector.states(TASK.digest) == {DAY: CLOSED}
     finally:
         again.collector.stop()
+
+
+def test_a_period_is_tallied_once_however_many_close_it(bench, monkeypatch):
+    noise, num, tally = Noise(), [], periods.tally_reports
+    bench.send(*(made(noise) for _ in range(4)))
+
+    def counted(*given, **more):
+        num.append(None)
+        return tally(*given, **more)
+
+    monkeypatch.setattr(periods, "tally_reports", counted)
+    with ThreadPoolExecutor(4) as pool:
+        statements = list(pool.map(lambda _: close_period(bench.collector, PERIOD, early=True), range(4)))
+    assert (len(num), len({statement.digest for statement in statements})) == (1, 1)
 
 
 def test_a_full_disk_loses_nothing(tmp_path):

@@ -29,7 +29,7 @@ from tests.builders import PARCEL, QUASI, RIDERS, STOP, WEEKDAYS, Repeated, a_po
 from tests.commands import fine
 
 import dunnage as dn
-from dunnage import engines
+from dunnage import engines, folds
 from dunnage.collecting.frames import Source, tally_reports
 from dunnage.engines import sources
 from dunnage.engines.rows import CheckedFold
@@ -118,8 +118,7 @@ def rows_of(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeyp
 
 
 def tries(engine: str) -> range:
-    quick = 3 if engine.startswith("spark") else 4
-    return range(20 if engine == "files" or os.environ.get("DUNNAGE_LONG") else quick)
+    return range(20 if engine == "files" or os.environ.get("DUNNAGE_LONG") else 4)
 
 
 def fold_of(policy: dn.Policy, rows: Rows) -> CheckedFold:
@@ -206,7 +205,9 @@ def alike(release: dn.Release) -> list[tuple[Any, ...]]:
     return sorted(zip(*release.data.drop_columns(["row"]).to_pydict().values(), strict=True))
 
 
-def test_rows_are_released_as_in_memory(engine: str, rows_of: Maker, tmp_path: Path) -> None:
+def test_rows_are_released_as_in_memory(
+    engine: str, rows_of: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in tries(engine):
         draw, given = random.Random(number), ROW_MECHANISMS[number % 4]
         lenient = {**PARCEL, "weight": {**PARCEL["weight"], **LEAVE_OUT}}
@@ -247,9 +248,11 @@ def test_rows_are_released_as_in_memory(engine: str, rows_of: Maker, tmp_path: P
         parcels = dict(zip(table["parcel"].to_pylist(), table["destination"].to_pylist(), strict=True))
         lines = zip(other.key.table["parcel"].to_pylist(), other.release.data["destination"].to_pylist(), strict=True)
         assert all(parcels[parcel] == place for parcel, place in lines)
-        if engine == "spark-files":  # the same bytes as on one machine
-            local = dn.load(engines.FileRows(rows.source), policy)
-            again = dn.publish(local, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5))
+        if engine == "spark-files":  # the same bytes as on one machine, in batches of the size that workers use
+            with monkeypatch.context() as patched:
+                patched.setattr(sources, "NUM_BATCH_ROWS", folds.NUM_BATCH_ROWS)
+                local = dn.load(engines.FileRows(rows.source), policy)
+                again = dn.publish(local, ledger=dn.Ledger(":memory:"), noise=Repeated(seed=5))
             assert again.release.data.equals(other.release.data)
 
 
@@ -277,7 +280,7 @@ def test_clusters_are_those_of_memory(
         "rating": {"role": "sensitive", "kind": "ordinal", "domain": ["p", "f", "g"]},
         "town": {"role": "public"},
     }
-    for number in tries(engine):
+    for number in tries(engine)[: None if os.environ.get("DUNNAGE_LONG") else 3]:
         draw = random.Random(number)
         monkeypatch.setattr(cluster_blocks, "_ROWS_AT_ONCE", draw.choice([25, 60, 1 << 20]))
         chosen = {name: {"role": "drop"} if draw.random() < 0.3 else item for name, item in every.items()}

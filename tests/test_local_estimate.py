@@ -22,7 +22,7 @@ from dunnage.collecting.frames import Source, tally_reports
 from dunnage.collecting.promises import path_text
 from dunnage.collecting.tally import Counts, Sums, Tallies, Tally
 from dunnage.devices.client import mechanism_of
-from dunnage.devices.numbers import LocalNumeric, SquareWave
+from dunnage.devices.numbers import Duchi, LocalNumeric, SquareWave
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import ORACLES, LocalLocation, Planar, PublishedUnary
 from dunnage.devices.report import Report
@@ -145,7 +145,10 @@ def test_means_are_weighted_means_of_unbiased_values():
             assert means[attribute].lower <= means[attribute].value <= means[attribute].upper
     symbols = [-3, -3, 0, 2]  # square waves have the sums of their symbols
     counts = Counts("symbols", np.bincount(np.array(symbols) + 3, minlength=7), 4)
-    assert est.sums_of(counts) == Sums(4, sum(symbols), sum(s * s for s in symbols))
+    reading = Duchi(epsilon=1)
+    scaled = [reading.scale * symbol for symbol in symbols]
+    squares = sum((value - sum(scaled) / 4) ** 2 for value in scaled)
+    assert est.moments_of(reading, counts) == pytest.approx((4, sum(scaled) / 4, squares))
 
 
 def test_what_nobody_told_is_the_whole_domain():

@@ -172,6 +172,19 @@ def test_sealed_is_never_worse_than_standard_with_as_many_trucks(statistic: str)
     assert compared
 
 
+@pytest.mark.parametrize("model", [dn.Robust(), dn.Stochastic()])
+def test_plans_on_upper_bounds_are_spread_if_they_take_no_more_trucks(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A likely plan of 72 trucks had .158 where upper bounds, which fit for certain, had .155 with 72."""
+    monkeypatch.setattr(packing, "spread_likely", lambda *arguments: None)  # as if there were no time for it
+    release = published(setting_weights("50-L-U", 1), 5)
+    likely, open_ = (dn.pack(release, capacity=500, model=one, seconds=2) for one in (model, dn.Standard()))
+    assert likely.objective == open_.objective
+    assert likely.truck_linkage.mean <= open_.truck_linkage.mean + 1e-12
+    assert likely.certified.at_least == 1
+
+
 def test_likely_plans_keep_their_probability() -> None:
     for name, capacity in (("25-S-U", 2500), ("50-L-U", 500)):
         release = published(setting_weights(name, 4), 5)

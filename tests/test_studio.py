@@ -277,6 +277,33 @@ def test_the_owners_path_from_a_file_to_the_next_week(tmp_path):
         here.close()
 
 
+@pytest.mark.long
+def test_a_rule_asks_for_another_person_first(tmp_path):
+    from dunnage.ledger import Rule
+    from dunnage.model.certificate import load_public_key
+
+    here = Here(tmp_path / "studio")
+    try:
+        project = here.begin()
+        assert here.save(project).status == 303
+        keys = {name: here.studio.key_of(_person(name)) for name in ("owner", "officer")}
+        people = {name: load_public_key(key.with_suffix(".pub.pem")).hex() for name, key in keys.items()}
+        with dn.Ledger(here.studio.ledger) as book:
+            book.set_rule("parcels", Rule(people=people, approvals=1), note="two people")
+        form = {"version": here.version(project)}
+        assert "Propose this release" in here.call("GET", f"{project}/publish").text
+        assert here.wait(here.call("POST", f"{project}/publish", form)).state == "failed"
+        proposed = here.wait(here.call("POST", f"{project}/propose", {**form, "note": "please"}))
+        assert proposed.state == "done", proposed.message
+        assert "waits for 1 more approval" in here.call("GET", f"{project}/publish").text
+        with dn.Ledger(here.studio.ledger) as book:
+            book.decide(proposed.result["proposal"], approve=True, key=keys["officer"], note="", facts={})
+        done = here.wait(here.call("POST", f"{project}/publish", form))
+        assert done.state == "done", done.message
+    finally:
+        here.close()
+
+
 def test_a_team_shares_the_studio_with_its_collector(tmp_path):
     from tests.collector_help import Api
 

@@ -76,7 +76,7 @@ class Walk:
 def test_a_first_time_user_gets_from_a_file_to_a_release(chromium, apart, tmp_path, width):
     lines = "".join(f"P{i:04},{['Bern', 'Basel', 'Genf'][i % 3]},{20 + (i * 37) % 380 / 10}\n" for i in range(1200))
     (tmp_path / "parcels.csv").write_text("parcel_id,town,weight\n" + lines)
-    walk = Walk(chromium, apart, width)
+    walk = Walk(chromium, apart, width, color_scheme="dark" if width < 600 else "light")
     page = walk.page
     walk.look("home")
     walk.clicks += 1  # the dialogue in which the file is chosen
@@ -118,6 +118,7 @@ def test_a_first_time_user_gets_from_a_file_to_a_release(chromium, apart, tmp_pa
     walk.context.close()
 
 
+@pytest.mark.long
 def test_pages_work_without_javascript(chromium, apart, tmp_path):
     (tmp_path / "parcels.csv").write_text("parcel_id,weight\n" + "".join(f"P{i},{20 + i % 30}\n" for i in range(60)))
     walk = Walk(chromium, apart, 390, java_script_enabled=False)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import re
 import shutil
@@ -13,14 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("multipart")
+
 from tests.builders import CANARY, Case, Repeated, parcels
 from tests.studio_help import Answer, Here
 
 import dunnage as dn
 from dunnage.publication import key_path
 from dunnage.publishing import propose
+from dunnage.serving.owner import _received_plan
 from dunnage.serving.projects import Project
+from dunnage.serving.studio import Studio, Upload
 from dunnage.serving.web import ADMIN, ANYONE, AUDITOR, COOKIE, OFFICER, OWNER, PLANNER, STUDIO
 
 HOSTILE = '<img src=x onerror="alert(1)">'
@@ -72,12 +78,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
 
 @pytest.fixture
 def project(here: Here) -> Project:
-    """A project with private data, a policy, a release with its key, a plan, a settlement and an audit."""
-    studio = here.studio
+    return filled_project(here.studio)
+
+
+def filled_project(studio: Studio) -> Project:
+    """Make a project with private data, a policy, a release with its key, a plan, a settlement and an audit."""
     made = studio.projects.create("Parcels", "owner")
     content = io.BytesIO()
-    import pyarrow.csv as pacsv
-
     pacsv.write_csv(ROWS, content)
     file = studio.projects.add_file(made, "parcels.csv", content, len(content.getvalue()))
     studio.projects.change(made, 1, "file", "owner", policy=POLICY, data=file.number)
@@ -242,6 +249,12 @@ def test_files_in_other_encodings_and_odd_forms(here: Here, project: Project) ->
         answer = here.call("POST", base, form, role=PLANNER)
         assert answer.status in (303, 422), (form, answer.status)
     assert here.call("POST", base, {**fits, "by": "--out=x"}, role=PLANNER).status == 422
+    for content in contents:  # each is kept under a name of its own; the job says what is wrong with it
+        answer = here.call("POST", base, {}, files={"trucks": ("../trucks.csv", content)}, role=PLANNER)
+        assert answer.status in (303, 422)
+    kept = [path.name for path in (project.folder / "public/cities").iterdir()]
+    assert len(kept) >= 4
+    assert all(re.fullmatch(r"[0-9a-f]{12}\.csv", name) for name in kept)
 
 
 def test_other_sites_cannot_act(here: Here, project: Project) -> None:
@@ -334,7 +347,7 @@ def test_officers_decide_with_reasons(here: Here, project: Project) -> None:
     assert answer.status == 303, re.findall(r'role="alert">(.*?)</div>', answer.text, re.DOTALL)
     assert "approved" in here.call("GET", f"{base}/decisions", role=OFFICER).text
     house.unlink()
-    second = propose(dataclasses.replace(data), sign=keys[OWNER], ledger=studio.ledger).id
+    second = propose(data, sign=keys[OWNER], ledger=studio.ledger).id
     place = f"{base}/decisions/{second}"
     assert decide(OFFICER, decision="refuse", note="too few parcels").status == 303
     assert "too few parcels" in here.call("GET", f"{base}/records", role=AUDITOR).text
@@ -385,3 +398,10 @@ def test_a_planner_packs_a_release_that_was_sent(tmp_path: Path) -> None:
             assert here.call("GET", f"/studio/jobs/{job.id}", role=role).status in (403, 404)
     finally:
         here.close()
+
+
+def test_a_plan_that_was_made_here_can_be_applied(here: Here, project: Project) -> None:
+    """The archive that a planner downloads is one that the owner's upload takes."""
+    content = here.call("GET", f"/studio/projects/{project.id}/plans/p/zip", role=PLANNER).content
+    place = _received_plan(project, Upload("p.zip", io.BytesIO(content), len(content)))
+    assert dn.Plan.read(project.folder / place).num_bins >= 1

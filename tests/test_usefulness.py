@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tests.refusals import refusal
 import dunnage as dn
 from dunnage.mechanisms.counts import DrawnCounts, true_counts
 from dunnage.model.certificate import ExpectedError, LevelError
+from dunnage.planning.fleet import _notes
 from dunnage.publishing import _spread_warnings, mechanism_of, owner_warnings, predicted
 from dunnage.samples.shape import like
 from dunnage.showing.text import usefulness_lines
@@ -320,6 +322,17 @@ def test_rough_counts_point_only_to_sums_that_are_good():
         levels.append(LevelError(level="total", sums=1, trips=18_000, error=error))
         lines = usefulness_lines(Usefulness(expected=ExpectedError(trips=18_000, levels=levels)))
         assert ("total" in lines[-1]) == named
+
+
+def test_fleets_say_so_if_the_single_counts_that_they_simulate_are_noise():
+    """Stop pairs over the whole day came first in the workload, and were only rough."""
+    levels = [LevelError(level="stop pairs", sums=400, trips=1.9, error=0.4)]
+    levels.append(LevelError(level="stop pairs by window", sums=9_600, trips=1.5, error=1.5))
+    expected = ExpectedError(trips=18_000, levels=levels)
+    assert not expected.is_noise
+    release = SimpleNamespace(certificate=SimpleNamespace(counts=SimpleNamespace(expected=expected)))
+    first, *_ = _notes(release, SimpleNamespace(served=()), None)
+    assert "noise" in first
 
 
 def test_generated_riders_make_no_more_trips_than_a_week_has_room_for(tmp_path):

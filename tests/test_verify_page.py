@@ -57,7 +57,7 @@ CELLS: dict[str, str] = {
     "lon|lat|path|value|lower|upper|bin_lower|bin_upper": TASK,
 }
 QUICK = ("full-domain-3-0.5-{'weight': 2}-multiset", "noisy-values-1", "noisy-counts-0.5-floor-2", "estimates of areas")
-MORE = ("utility-clusters-3", "size-profile-1-0.05", "sampled-lattice-3-0.9-1", "fitted-counts-1", "estimates")
+MORE = ("utility-clusters-3-multiset", "size-profile-1-0.05", "sampled-lattice-3-0.9-1", "fitted-counts-1", "estimates")
 assert {*QUICK, *MORE} <= {*ROWS, *FLEETS}
 
 
@@ -285,7 +285,7 @@ def test_a_browser_agrees(tmp_path: Path) -> None:
             assert lines >= 8
             assert page.locator("#alone li").count() > 4
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            if out := os.environ.get("DUNNAGE_SCREENSHOTS"):
+            if out := os.environ.get("DUNNAGE_SHOTS"):
                 page.screenshot(path=Path(out) / f"verify-{width}.png", full_page=True)
             page.locator("#keys").fill("0" * 64)
             page.locator("#keys").blur()

@@ -186,7 +186,7 @@ def write_frontier(
         out=place,
         on="generated",
         quick=True,
-        draws=2 if quick else 3,
+        draws=4,  # with fewer, intervals span everything
         jobs=1 if quick else min(2, os.cpu_count() or 1),
         progress=lambda stage: tell(f"{folder.name}: frontier, {stage}"),
         **more,

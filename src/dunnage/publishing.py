@@ -631,7 +631,7 @@ def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
     from dunnage.mechanisms.counts import true_counts
 
     counted = true_counts(data)
-    assumed = max(usefulness.expected.levels, key=lambda level: level.sums).trips  # of the released types
+    assumed = usefulness.expected.finest.trips
     each = counted.num_trips / max(1, len(counted.cells))
     if 0 < each * MAX_OFF < assumed and not usefulness.is_noise:
         yield (

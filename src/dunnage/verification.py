@@ -21,6 +21,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -576,11 +577,17 @@ class Rebuilt(NamedTuple):
 
     def verdicts(self) -> dict[str, NoiseVerdict]:
         nums = {name: sum(tiers.values()) for name, tiers in self.stated.estimates.reports.items()}
-        return {
+        verdicts = {
             name: mechanism.noise_verdict(nums[name])
             for name, mechanism in self.mechanisms.items()
             if not isinstance(mechanism, LocalNumeric) and nums[name]
         }
+        # That reports show a crowded map cannot be seen in the released one.
+        for name, verdict in verdicts.items():
+            crowded = verdict.message + promises.CROWDED
+            if verdict.is_noise and (self.stated.estimates.maps or {}).get(name) == crowded:
+                verdicts[name] = replace(verdict, is_noise=False, message=crowded)
+        return verdicts
 
 
 def check_estimate_columns(release: Release) -> str:
@@ -666,6 +673,9 @@ def _check_reports(rebuilt: Rebuilt) -> None:
         _check_combined(rebuilt, purpose.name, combined.get(purpose.name, {}))
     _check(combined.keys() <= reports.keys(), "combined tiers of other purposes")
     _check(any(reports.values()), "there are no reports")
+    due = promises.shuffled_loss(rebuilt.mechanisms, reports, measures.senders)
+    stated = None if measures.shuffled is None else measures.shuffled.plain()
+    _check(stated in (due, None), "the loss of shuffled reports does not follow from the task")
     maps, verdicts = measures.maps or {}, rebuilt.verdicts()
     _check(maps.keys() == verdicts.keys() and measures.maps != {}, "maps of other purposes")
     on_ways = {name for name in verdicts if isinstance(rebuilt.mechanisms[name], LocalTrajectory)}

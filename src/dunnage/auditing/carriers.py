@@ -38,6 +38,7 @@ from dunnage.collecting.files import Log, Readings, RowFile, Rows, Window, most_
 from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
 from dunnage.devices.client import TaskLosses, check_task, mechanism_of
 from dunnage.devices.numbers import (
+    Designed,
     Hybrid,
     JointReport,
     LaplaceNumber,
@@ -51,6 +52,7 @@ from dunnage.devices.numbers import (
 from dunnage.devices.paths import Independent, LocalTrajectory, PlaceByPlace
 from dunnage.devices.places import (
     Design,
+    Disk,
     HadamardResponse,
     InClear,
     LocalLocation,
@@ -904,8 +906,15 @@ def response_guess(num_places: int, num_symbols: int, p: float, num_reports: int
 def channel_matrix(law: Any) -> FloatArray:
     """Return the probability of each symbol (columns) for each input (rows) of a law with few of both."""
     if law.num_inputs * law.num_symbols > MAX_ENTRIES:
-        what = "the grid is too fine for" if isinstance(law, Planar) else "there are too many symbols for"
+        what = "the grid is too fine for" if isinstance(law, Disk | Planar) else "there are too many symbols for"
         raise ParameterError(f"{what} this attack. Choose fewer levels.")
+    if isinstance(law, Disk):
+        rows = np.ones((law.num_inputs, law.num_symbols))
+        for index, row in enumerate(rows):
+            for run in law.disk(index):
+                row[run.start : run.stop] = math.exp(float(law.epsilon))
+        rows[:, -1] *= law.size
+        return np.asarray(rows / rows.sum(axis=1, keepdims=True))
     if isinstance(law, Planar):
         rows = planar_matrix(law).T
         rows = np.vstack([rows, rows[law.centre]])  # a missing place counts as the middle
@@ -1012,7 +1021,7 @@ def movement(law: Any) -> Movement:
     """Return how well moves are seen between the two places for which it is easiest."""
     if isinstance(law, InClear):
         return Movement(1.0, 1.0) if law.num_groups > 1 else movement(law.oracle)
-    if isinstance(law, Planar):
+    if isinstance(law, Disk | Planar):
         rows = channel_matrix(law)
         fresh = max(float(np.abs(rows - row).sum(axis=1).max()) / 2 for row in rows)
         return Movement(fresh, 1 - float((rows @ rows.T).min()))
@@ -1101,6 +1110,17 @@ def number_guess(law: Reading, weights: FloatArray) -> float:
         stop = np.clip((symbols + law.half) // law.stride + law.steps + 1, 0, 2 * law.steps + 1)
         joint = weights.sum(axis=1, keepdims=True) + (odds - 1) * (before[:, stop] - before[:, first])
         return float(joint.max(axis=0).sum() / (law.window * odds + law.num_outside))
+    if isinstance(law, Designed):
+        # The points of the number are rounded at random to those of the design.
+        below, rest = np.divmod(np.arange(2 * law.steps + 1) * law.points, law.steps)
+        rounded = np.zeros((len(weights), law.num_inputs + 1))
+        for shift, share in ((0, 1 - rest / law.steps), (1, rest / law.steps)):
+            np.add.at(rounded.T, below + shift, (weights * share).T)
+        before = np.pad(np.cumsum(rounded, axis=1), ((0, 0), (1, 0)))
+        first, stop = (np.array([getattr(arc, end) for arc in law.arcs]) for end in ("start", "stop"))
+        odds = float(odds_of(law.epsilon))
+        joint = weights.sum(axis=1, keepdims=True) + (odds - 1) * (before[:, stop] - before[:, first])
+        return float((joint.max(axis=0) * law.weights).sum() / (law.around * odds + law.elsewhere))
     if isinstance(law, LaplaceNumber):
         from scipy.signal import lfilter
 

@@ -26,17 +26,17 @@ from dunnage.collecting import promises
 from dunnage.collecting.estimate import (
     binomial_bounds,
     likeliest_shares,
+    moments_of,
     oracle_shares,
     possible_shares,
     shares_of,
-    sums_of,
     without_missing,
 )
 from dunnage.collecting.frames import Batch, Source, TierReader, tally_groups
-from dunnage.collecting.tally import Counts, Packed, Sums, Tally
+from dunnage.collecting.tally import Counts, Packed, Part, Sums, Tally
 from dunnage.devices.client import mechanisms_of
 from dunnage.devices.numbers import LocalNumeric, Reading, SquareWave
-from dunnage.devices.places import HadamardResponse, InClear, LocalLocation, Planar
+from dunnage.devices.places import Disk, HadamardResponse, InClear, LocalLocation, Planar
 from dunnage.devices.report import day_text
 from dunnage.devices.task import Task
 from dunnage.errors import ParameterError, ReportError
@@ -88,7 +88,7 @@ class Rule:
         for purpose, mechanism in mechanisms_of(task).items():
             if given["kind"] == "cell" and isinstance(mechanism, LocalLocation) and purpose == given["name"]:
                 law = mechanism.channel(mechanism.levels[0])
-                if isinstance(law, InClear | Planar) or not int(given["at"]) < mechanism.grid.num_cells:
+                if isinstance(law, Disk | InClear | Planar) or not int(given["at"]) < mechanism.grid.num_cells:
                     raise ParameterError(f"{text!r}: {purpose} has no such cell, or a law without bounds for one.")
                 return cls(purpose=purpose, place=int(given["at"]), **facts)
             if given["kind"] == "cell" or not isinstance(mechanism, LocalNumeric):
@@ -222,33 +222,30 @@ def bounds(mechanism: Any, tallies: Sequence[Tally], rule: Rule, risk: float) ->
 def _number(mechanism: LocalNumeric, tallies: Sequence[Tally], place: int, risk: float) -> Bounds:
     """Return the mean of an attribute in [-1, 1]; tiers and laws weigh as many reports as they have."""
     parts = [
-        (mechanism.reading(tally.tier, place, str(key[1])), sums_of(part))
+        (mechanism.reading(tally.tier, place, str(key[1])), part)
         for tally in tallies
         for key, part in tally.parts.items()
         if key[0] == place and part.num
     ]
     if not parts:
         return Bounds(0.0, -1.0, 1.0)
-    weights = shares_of([float(sums.num) for _, sums in parts])
-    ends = [number_bounds(reading, sums, risk / len(parts)) for reading, sums in parts]
+    weights = shares_of([float(part.num) for _, part in parts])
+    ends = [number_bounds(reading, part, risk / len(parts)) for reading, part in parts]
     return Bounds(
         *(sum(weight * end for weight, end in zip(weights, ends, strict=True)) for ends in zip(*ends, strict=True))
     )
 
 
-def number_bounds(reading: Reading, sums: Sums, risk: float) -> Bounds:
-    mean = reading.scale * sums.total / sums.num
-    if reading.signs:
-        chances = binomial_bounds((sums.num + sums.total) // 2, sums.num, 1 - 2 * risk)
+def number_bounds(reading: Reading, part: Part, risk: float) -> Bounds:
+    num, mean, _ = moments_of(reading, part)
+    if reading.signs and isinstance(part, Sums):
+        chances = binomial_bounds((num + part.total) // 2, num, 1 - 2 * risk)
         return Bounds(mean, *(reading.scale * (2 * float(chance) - 1) for chance in chances))
-    last = getattr(reading, "last", None)
-    if last is None:
+    if (reach := reading.reach) is None:
         raise ParameterError("alarms need reports that are bounded. Use another method than laplace.")
     # One report's estimate: its law's variance, and at most 1 for which vehicles were sampled and for rounding.
     constant, square = reading.quadratic
-    return Bounds(
-        mean, *_bernstein(mean, sums.num, max(constant, constant + square) + 1, reading.scale * last + 1, risk)
-    )
+    return Bounds(mean, *_bernstein(mean, num, max(constant, constant + square) + 1, reach + 1, risk))
 
 
 def _bernstein(mean: float, num: int, variance: float, reach: float, risk: float) -> tuple[float, float]:

@@ -26,6 +26,7 @@ from dunnage.devices import numbers as laws
 from dunnage.devices.paths import AreaPaths, Independent, LocalTrajectory, PathCode, ReachablePaths
 from dunnage.devices.places import (
     DIRECTIONS,
+    Disk,
     HadamardResponse,
     InClear,
     Law,
@@ -176,11 +177,26 @@ def number_symbols(noise: Noise, law: laws.NumberLaw, points: IntArray) -> Itera
     elif isinstance(law, laws.WindowLaw):
         symbols = windowed(noise, points, law.num_inputs, stride=law.stride, half=law.half, epsilon=law.epsilon)
         yield law.key, symbols - law.last
+    elif isinstance(law, laws.Designed):
+        yield law.key, intervals(noise, law, points)
     elif isinstance(law, laws.LaplaceNumber):
         yield law.key, points - law.steps + noise_arrays.discrete_laplace(noise, law.noise_scale, points.size)
     else:
         kept = noise_arrays.bernoulli_logistic(noise, law.epsilon, points.size)
         yield law.key, np.where(draw_signs(noise, points, law.steps) == kept, 1, -1)
+
+
+def intervals(noise: Noise, law: laws.Designed, points: IntArray) -> IntArray:
+    """Draw an interval for each point, as ``Designed.perturb`` does."""
+    below, rest = np.divmod(points * law.points, law.steps)
+    indices = below + (noise_arrays.below(noise, law.steps, points.size) < rest)
+    inside = noise_arrays.bernoulli_odds(noise, law.around, law.elsewhere, law.epsilon, points.size)
+    symbols, weights = np.empty(points.size, dtype=np.int64), np.array(law.weights)
+    for index, of_index in _members(2 * indices + inside):  # one table for each point and side
+        chosen = np.array([(index // 2 in arc) == index % 2 for arc in law.arcs])
+        ends = np.cumsum(np.where(chosen, weights, 0))
+        symbols[of_index] = np.searchsorted(ends, noise_arrays.below(noise, int(ends[-1]), of_index.size), "right")
+    return symbols
 
 
 def draw_signs(noise: Noise, points: IntArray, steps: int) -> NDArray[np.bool_]:
@@ -258,6 +274,27 @@ def find_paths(code: PathCode, cells: IntArray) -> IntArray:
             rank += before[near] - before[starts]
             starts = np.maximum(near - code.hops, 0)
     return np.where(missing, code.num_paths, ranks[0] * code.num_walks + ranks[1])
+
+
+def disks(noise: Noise, cells: IntArray, law: Disk) -> IntArray:
+    """Report cells as ``Disk.perturb`` does."""
+    from dunnage.collecting.kernels import split_cells
+
+    every, outside, top = law.starts[-1], cells == law.grid.outside, max(law.reach)
+    away = noise_arrays.bernoulli_odds(noise, law.size, every, law.epsilon, cells.size) == 0
+    at = noise_arrays.below(noise, every, cells.size)  # which symbol, of those outside the disk
+    inner = noise_arrays.below(noise, law.size, cells.size)  # which cell of the disk
+    columns, rows = split_cells(np.where(outside, 0, cells))
+    starts, margins = np.array(law.starts), np.array(law.margins)
+    beside, near = at - law.size, np.full(cells.size, -1)
+    for row in range(-top, top + 1):  # as on the device: the disk is a run of symbols in each of its rows
+        wide = law.reach[row]
+        first = starts[rows + row + top] + margins[rows + row + top] + columns - wide
+        near = np.where((near < 0) & (inner < 2 * wide + 1), first + inner, near)
+        inner = inner - (2 * wide + 1)
+        beside = beside + np.where(beside >= first, 2 * wide + 1, 0)
+    symbols = np.where(away, np.where(at < law.size, every, beside), near)
+    return np.asarray(np.where(outside, np.where(away, at, every), symbols))
 
 
 def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
@@ -353,9 +390,9 @@ def add_numbers(
     for place, ((attribute, column), rows) in enumerate(zip(attributes, members, strict=True)):
         points = find_points(attribute, column[rows], noise)
         for key, symbols in number_symbols(noise, report.laws[place], points):
-            law = report.reading(place, key)
-            if isinstance(law, laws.SquareWave):
-                tally.counts((place, key), SYMBOLS, 2 * law.last + 1).add_symbols(symbols + law.last)
+            law: Any = report.reading(place, key)
+            if law.counted:
+                tally.counts((place, key), SYMBOLS, law.num_symbols).add_symbols(symbols - law.symbol_range.start)
             elif symbols.size:
                 tally.sums(place, key).add(symbols)
 
@@ -422,6 +459,8 @@ def perturbed(law: Any, indices: IntArray, noise: Noise) -> Any:
         return subsets(noise, indices, law)
     if isinstance(law, ProjectiveResponse):
         return projective(noise, indices, law)
+    if isinstance(law, Disk):
+        return disks(noise, indices, law)
     if isinstance(law, Planar):
         return planar(noise, indices, law)
     other = law.ratio_epsilon

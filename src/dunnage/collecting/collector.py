@@ -94,7 +94,7 @@ class Collector:
         self._submitted = self._done = 0  # bytes; each is written by one thread only
         self.failed = ""  # why it stopped
         self.counts: Counter[str] = Counter()  # of reports and groups, since the start
-        self._turn = threading.Lock()
+        self._turn, self.closing = threading.Lock(), threading.Lock()  # closings come one after the other
         try:
             for digest, text, senders in store.book.rows("SELECT digest, task, senders FROM tasks ORDER BY digest"):
                 self._know(Task.from_json(text), senders, digest)

@@ -42,7 +42,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -58,10 +58,11 @@ from dunnage.collecting.frames import Source, tally_reports
 from dunnage.collecting.promises import NO_TIER, ONE_TIER, PRECISION, STRATIFY, chosen_rule, num_bins
 from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_tally, note_tally
 from dunnage.devices.client import check_task, mechanisms_of
-from dunnage.devices.numbers import LocalNumeric, Reading, SquareWave, odds_of
+from dunnage.devices.numbers import Designed, LocalNumeric, Reading, SquareWave, odds_of
 from dunnage.devices.paths import Independent, LocalTrajectory
 from dunnage.devices.places import (
     DIRECTIONS,
+    Disk,
     HadamardResponse,
     InClear,
     LocalLocation,
@@ -97,6 +98,9 @@ _FINER = 2
 _FINEST = 8
 _MAX_REACH = 1 << 12
 _NEGLIGIBLE = 40  # moves less likely than exp(-40) times no move are ignored
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_JUDGED = 24  # predicted maps, to see how far the released one is from the truth
+_EVEN = 0.05  # reports that are this likely for an even map, or likelier, say nothing about places
 _SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain, for weights
 
 
@@ -262,35 +266,51 @@ class Mean:
     num_told: int  # Reports that cover it
 
 
-def sums_of(part: Part) -> Sums:
-    """Return number, sum and sum of squares of the symbols of a part; those of a square wave come from its counts."""
+class Moments(NamedTuple):
+    """The estimates of single reports: how many there are, their mean, and the sum of squares around it."""
+
+    num: int
+    mean: float
+    squares: float
+
+
+def moments_of(reading: Reading, part: Part) -> Moments:
+    if isinstance(reading, Designed):
+        assert isinstance(part, Counts)
+        values = np.array(reading.values)
+        mean = float(part.counts @ values) / max(part.num, 1)
+        return Moments(part.num, mean, float(part.counts @ (values - mean) ** 2))
     if isinstance(part, Sums):
-        return part
-    last = part.counts.size // 2
-    symbols, counts = np.arange(-last, last + 1).astype(object), part.counts.astype(object)
-    return Sums(part.num, int((symbols * counts).sum()), int((symbols * symbols * counts).sum()))
+        sums = part
+    else:
+        last = part.counts.size // 2
+        symbols, counts = np.arange(-last, last + 1).astype(object), part.counts.astype(object)
+        sums = Sums(part.num, int((symbols * counts).sum()), int((symbols * symbols * counts).sum()))
+    exactly = Fraction(sums.total, max(sums.num, 1))
+    squares = reading.scale**2 * float(Fraction(sums.squares) - sums.total * exactly)
+    return Moments(sums.num, reading.scale * float(exactly), squares)
 
 
-def law_mean(reading: Reading, sums: Sums, confidence: float) -> Intervals:
+def law_mean(reading: Reading, part: Part, confidence: float) -> Intervals:
     from scipy.special import stdtrit
 
-    if not sums.num:
+    if not part.num:
         return UNKNOWN
-    mean = reading.scale * float(Fraction(sums.total, sums.num))
+    num, mean, squares = moments_of(reading, part)
     inside = float(np.clip(mean, -1.0, 1.0))
     if reading.signs:
-        chances = binomial_bounds((sums.num + sums.total) // 2, sums.num, confidence)
+        assert isinstance(part, Sums)
+        chances = binomial_bounds((num + part.total) // 2, num, confidence)
         lower, upper = (reading.scale * (2 * float(chance) - 1) for chance in chances)
-        return single(mean, lower, upper, (reading.scale**2 - inside**2) / sums.num)
-    if sums.num < FEW:
+        return single(mean, lower, upper, (reading.scale**2 - inside**2) / num)
+    if num < FEW:
         variance = sum(reading.quadratic)  # all numbers at the ends of the domain
         quantile = normal_quantile(confidence)
     else:  # the variance of one report's estimate: that of the reports, but at least the law's
-        of_symbols = (Fraction(sums.squares) - Fraction(sums.total**2, sums.num)) / (sums.num - 1)
-        variance = max(reading.scale**2 * float(of_symbols), reading.variance_at(inside))
-        quantile = float(stdtrit(sums.num - 1, (1 + confidence) / 2))  # Student's: the variance is estimated
-    width = quantile * math.sqrt(variance / sums.num)
-    return single(mean, mean - width, mean + width, variance / sums.num)
+        variance = max(squares / (num - 1), reading.variance_at(inside))
+        quantile = float(stdtrit(num - 1, (1 + confidence) / 2))  # Student's: the variance is estimated
+    width = quantile * math.sqrt(variance / num)
+    return single(mean, mean - width, mean + width, variance / num)
 
 
 def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence: float) -> tuple[Intervals, float]:
@@ -299,7 +319,7 @@ def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence:
         if key[0] == attribute and part.num:
             reading = mechanism.reading(tally.tier, attribute, str(key[1]))
             constant, square = reading.quadratic
-            parts.append(law_mean(reading, sums_of(part), confidence))
+            parts.append(law_mean(reading, part, confidence))
             precisions.append(part.num / (constant + square * _SPREAD))
     if not parts:
         return UNKNOWN, 0.0
@@ -540,6 +560,7 @@ class Shares(NamedTuple):
     lower: FloatArray  # lower, upper: ends of their intervals, within [0, 1], around the value
     upper: FloatArray
     combination: Combination  # How tiers were combined
+    unbiased: Intervals  # Before shares were made to fit; of places behind a disk or planar law, the same
 
 
 def estimate_shares(
@@ -553,16 +574,16 @@ def estimate_shares(
     filled = [tally for tally in tallies if tally.num_reports]
     laws = [(law_of or mechanism.channel)(tally.tier) for tally in filled]
     nums = [tally.num_reports for tally in filled]
-    planar = [law for law in laws if isinstance(law, Planar)]
-    if planar:  # the likeliest map of all tiers, or of each by itself, and intervals by inverting the channel
+    if isinstance(laws[0], Disk | Planar):  # the likeliest map of all tiers, or of each by itself
         parts = [next(iter(tally.parts.values())) for tally in filled]
         counts = [part.counts.astype(np.float64) for part in parts if isinstance(part, Counts)]
-        maps = [planar_map([law], [array], confidence) for law, array in zip(planar, counts, strict=True)]
+        likeliest_map: Any = disk_map if isinstance(laws[0], Disk) else planar_map
+        maps = [likeliest_map([law], [array], confidence) for law, array in zip(laws, counts, strict=True)]
         tiers = [estimates for _, estimates in maps]
         precisions = [1 / max(float(np.mean(estimates.variance)), 1e-300) for estimates in tiers]
         together, combination = combine_tiers(tiers, nums, precisions, rule)
         if combination.rule == PRECISION:
-            value = planar_map(planar, counts, None)[0]
+            value = likeliest_map(laws, counts, None)[0]
         else:
             value = np.asarray(np.average([likeliest for likeliest, _ in maps], axis=0, weights=nums))
         value = value / value.sum()
@@ -582,7 +603,45 @@ def estimate_shares(
         value = _projected(together.value, laws[0], filled)
     # Intervals are clipped to [0, 1], and extended to a value outside them.
     lower, upper = np.clip(together.lower, 0.0, 1.0), np.clip(together.upper, 0.0, 1.0)
-    return Shares(value, np.fmin(lower, value), np.fmax(upper, value), combination)
+    return Shares(value, np.fmin(lower, value), np.fmax(upper, value), combination, together)
+
+
+def is_noise(shares: Shares, num_places: int, law: object, tallies: Sequence[Tally]) -> bool:
+    """Judge by the reports whether a map or table is further from the truth than one with equal shares."""
+    from scipy.special import ndtri
+
+    if isinstance(law, Planar):  # its blur is what makes it noise, and that is the same for all maps
+        return True
+    if isinstance(law, Disk):  # nothing but chance, if the reports are those of an even map
+        return all(_looks_even(law, next(iter(tally.parts.values()))) for tally in tallies if tally.num_reports)
+    # Distances are predicted around a plausible truth: the released map, drawn towards the even one until it differs
+    # from that by as much as the reports do beyond their noise.
+    value, variance, released = (part[:num_places] for part in (*shares.unbiased[::3], shares.value))
+    even, total = float(released.mean()), float(released.sum())
+    signal = float(((value - value.mean()) ** 2).sum() - variance.sum())
+    away = math.sqrt(float(((released - even) ** 2).sum()))
+    by_chance = normal_quantile(1 - 2 * _EVEN) * math.sqrt(2 * float((variance**2).sum()))
+    if signal <= by_chance or not away:
+        return True
+    truth = even + min(1.0, math.sqrt(signal) / away) * (released - even)
+    # Quantiles in an order without a pattern, the same each time: this is a prediction, not noise that protects.
+    evenly = np.modf((0.5 + np.arange(_JUDGED * value.size)) * _GOLDEN)[0].reshape(_JUDGED, -1)
+    noise = ndtri(evenly) * np.sqrt(variance)
+    errors = np.array([project_shares(truth + line, total) for line in noise]) - truth
+    return all(
+        float((np.abs(errors) ** power).sum(axis=1).mean()) > (np.abs(truth - even) ** power).sum() for power in (1, 2)
+    )
+
+
+def _looks_even(law: Disk, part: Part) -> bool:
+    from scipy.special import chdtrc
+
+    assert isinstance(part, Counts)
+    places, missing = law.grid.num_cells, (part.counts[-1] / part.num * DiskChannel(law).total / law.size - 1)
+    missing = min(max(float(missing) / (math.exp(float(law.epsilon)) - 1), 0.0), 1.0)
+    due = DiskChannel(law).reports(np.append(np.full(places, (1 - missing) / places), missing)) * part.num
+    distance = float(((part.counts - due) ** 2 / due).sum())
+    return float(chdtrc(part.counts.size - 1, distance)) > _EVEN
 
 
 def tier_shares(law: object, tally: Tally, confidence: float) -> Intervals:
@@ -760,6 +819,86 @@ def planar_map(
     return likeliest, Intervals(value, value - width, value + width, variance)
 
 
+class DiskChannel:
+    """The chances of a disk law as sums over disks: one convolution for all reports, or all places."""
+
+    def __init__(self, law: Disk) -> None:
+        from scipy.fft import rfft2
+
+        size, self.law, self.odds = law.grid.num_columns, law, math.exp(float(law.epsilon))
+        self.total = law.size * self.odds + law.starts[-1]
+        top, wide = max(law.reach), law.reach[0]
+        disk = np.zeros((2 * top + 1, 2 * wide + 1))
+        for row, column in law.reach.items():
+            disk[row + top, wide - column : wide + column + 1] = 1
+        self.around = (size + 2 * top, size + 2 * wide)  # all reports, in a rectangle
+        self.padded = (size + 4 * top, size + 4 * wide)
+        self.inner = (slice(2 * top, 2 * top + size), slice(2 * wide, 2 * wide + size))
+        self.transform = rfft2(disk, self.padded)
+        # Where symbols stand among the reports, and cells among the rows of the grid.
+        rows = np.repeat(np.arange(len(law.margins)), np.diff(law.starts))
+        columns = np.arange(law.starts[-1]) - np.array(law.starts)[rows] + wide - np.array(law.margins)[rows]
+        self.symbols = rows * self.around[1] + columns
+        places = np.array([law.grid.column_row(cell) for cell in range(law.grid.num_cells)])
+        self.cells = places[:, 1] * size + places[:, 0]
+
+    def _disks(self, image: FloatArray, shape: tuple[int, int]) -> FloatArray:
+        from scipy.fft import irfft2, rfft2
+
+        return np.asarray(irfft2(rfft2(image.reshape(shape), self.padded) * self.transform, self.padded))
+
+    def reports(self, shares: FloatArray) -> FloatArray:
+        """Return the chance of each symbol if places have these shares."""
+        size = self.law.grid.num_columns
+        image = np.zeros(size * size)
+        image[self.cells] = shares[:-1]
+        near = self._disks(image, (size, size))[: self.around[0], : self.around[1]].ravel()[self.symbols]
+        likely = np.append(np.maximum(near, 0.0), shares[-1])
+        chances = (shares.sum() + (self.odds - 1) * likely) / self.total
+        chances[-1] *= self.law.size
+        return np.asarray(chances)
+
+    def places(self, weights: FloatArray) -> FloatArray:
+        """Return for each place the sum of the weights of symbols, each times its chance there."""
+        image = np.zeros(math.prod(self.around))
+        image[self.symbols] = weights[:-1]
+        near = self._disks(image, self.around)[self.inner].ravel()[self.cells]
+        last = self.law.size * weights[-1]
+        whole = weights[:-1].sum() + last
+        return np.asarray((whole + (self.odds - 1) * np.append(near, last)) / self.total)
+
+
+def disk_map(
+    laws: Sequence[Disk], counts: Sequence[FloatArray], confidence: float | None
+) -> tuple[FloatArray, Intervals]:
+    """Return the likeliest map behind reports of disks, and how large the share of each place can be."""
+    channels, nums = [DiskChannel(law) for law in laws], [float(count.sum()) for count in counts]
+    shares = np.full(laws[0].num_inputs, 1 / laws[0].num_inputs)
+    for _ in range(_MAX_ROUNDS // 2):  # more rounds follow chance
+        updated = np.zeros_like(shares)
+        for channel, count in zip(channels, counts, strict=True):
+            updated += channel.places(count / sum(nums) / channel.reports(shares))
+        updated *= shares
+        updated /= updated.sum()
+        still = float(np.abs(updated - shares).max()) < _STILL
+        shares = updated
+        if still:
+            break
+    if confidence is None:
+        nothing = np.full(shares.size, math.nan)
+        return shares, Intervals(nothing, nothing, nothing, nothing)
+    # All places send at least size / total of their reports into the disk of a place, and it sends odds times that. So
+    # its share is at most what reports in its disk exceed that by; others may cause it as well, so it may be 0.
+    (channel,), (num,) = channels, nums
+    least = channel.law.size / channel.total
+    image = np.append(counts[0][:-1], 0.0)
+    inside = np.append((channel.places(image)[:-1] * channel.total - image.sum()) / (channel.odds - 1), counts[0][-1])
+    inside = np.clip(np.rint(inside), 0, num)  # reports in the disk of each place
+    most = (binomial_bounds(inside, int(num), confidence)[1] - least) / (least * (channel.odds - 1))
+    upper = np.maximum(np.clip(most, 0.0, 1.0), shares)
+    return shares, Intervals(shares, np.zeros(shares.size), upper, (upper / 2) ** 2)
+
+
 class Lines:
     """Estimates, purpose by purpose."""
 
@@ -780,15 +919,22 @@ class Lines:
             _add_numbers(self, name, mechanism, tallies, level, combine)
         elif tallies:
             num = sum(tally.num_reports for tally in tallies)
-            self.verdicts[name] = verdict = mechanism.noise_verdict(num)
+            verdict = mechanism.noise_verdict(num)
+            shares = estimate_shares(mechanism, tallies, confidence=level, rule=combine)
+            located = isinstance(mechanism, LocalLocation) and promises.has_outside(mechanism)
+            num_places = mechanism.grid.num_cells if located else shares.value.size
+            law = mechanism.channel(tallies[0].tier)
+            if verdict.is_noise and not is_noise(shares, num_places, law, tallies):
+                verdict = replace(verdict, is_noise=False, message=verdict.message + promises.CROWDED)
+            self.verdicts[name] = verdict
             if verdict.is_noise and not allow_noise:
                 raise Refusal(
                     f"{name} would be noise. {verdict.message}. Change the task, collect more reports, or allow noise."
                 )
-            shares = estimate_shares(mechanism, tallies, confidence=level, rule=combine)
-            if isinstance(mechanism, LocalLocation) and promises.has_outside(mechanism) and not allow_noise:
+            if located and not allow_noise and not verdict.message.endswith(promises.CROWDED):
                 missing = float(shares.value[mechanism.grid.outside])
-                if (thin := mechanism.noise_verdict(num, present=1 - missing)).is_noise:
+                thin = mechanism.noise_verdict(num, present=1 - missing)
+                if thin.is_noise and is_noise(shares, num_places, law, tallies):
                     raise Refusal(
                         f"{name} would be noise, because about {percent(missing)} of the reports have no place in the "
                         f"box. {thin.message}. If vehicles rest at some hours, state working hours in [schedule]; "
@@ -923,6 +1069,8 @@ def estimate(
         **({"left_out": dict(num_left_out)} if num_left_out else {}),
         **({} if senders is None else {"senders": senders}),
     }
+    shuffled = promises.shuffled_loss(mechanisms, measures["reports"], senders)  # type: ignore[arg-type]
+    measures |= {"shuffled": shuffled} if shuffled is not None else {}
     certificate = certify(
         promise,
         kind=ESTIMATES,

@@ -479,8 +479,8 @@ class ReportFold:
             named = [(batch.first + int(place), self.reading.why(batch, int(place))) for place in bad[:MAX_BAD_NAMED]]
             state.first_bad = sorted([*state.first_bad, *named])[:MAX_BAD_NAMED]
         times = batch.counted.astype(np.int64) if self.copies is None else self.copies.times(batch)
-        state.days.update(np.unique(batch.day[times > 0]).tolist())
-        for num in np.unique(times[times > 0]).tolist():
+        state.days.update(np.flatnonzero(np.bincount(batch.day[times > 0])).tolist())
+        for num in (1 + np.flatnonzero(np.bincount(times)[1:])).tolist():
             self.reading.add(state.by_times.setdefault(num, {}), batch, times == num)
 
     def merge(self, state: ReportState, other: ReportState) -> None:
@@ -552,7 +552,9 @@ class IdSorting:
     def gather(self, content: bytes) -> bytes:
         ids = np.frombuffer(content, dtype=np.uint64).copy()
         ids.sort()
-        return np.unique(ids[1:][ids[1:] == ids[:-1]]).tobytes()
+        repeated: Words = ids[1:][ids[1:] == ids[:-1]]
+        each: bytes = repeated[np.append(True, repeated[1:] != repeated[:-1])[: len(repeated)]].tobytes()
+        return each
 
 
 @dataclass(frozen=True)
@@ -634,7 +636,8 @@ class Copies:
 
     @property
     def _counted(self) -> list[tuple[int, int]]:
-        return list(zip(*map(np.ndarray.tolist, np.unique(self.num, return_counts=True)), strict=True))
+        counts = np.bincount(self.num)
+        return [(int(times), int(counts[times])) for times in np.flatnonzero(counts)]
 
 
 class Reports:

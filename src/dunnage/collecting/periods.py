@@ -119,16 +119,17 @@ def close_period(
     collector: Collector, period: Period, *, early: bool = False, sign: str | os.PathLike[str] | None = None
 ) -> ClosingStatement:
     """Close a period; one that is closed already gives its statement again. Call it outside the writer's thread."""
-    task, state = collector.tasks[period.task], collector.states(period.task).get(period.day)
-    if state is None:
-        raise ParameterError(f"{day_text(period.day)} has no reports, so there is nothing to close.")
-    if state == OPEN:
-        if not early and not collector.day_is_over(*period):
-            raise Refusal(f"reports of {day_text(period.day)} may still come. Wait, or close it early.")
-        collector.run(lambda: collector.seal(period)).result()
-    if state in (OPEN, TALLYING):
-        _freeze(collector, period, task, sign)
-    return statement_of(collector.store, period)
+    with collector.closing:  # who comes meanwhile waits, and does not tally the same day again
+        task, state = collector.tasks[period.task], collector.states(period.task).get(period.day)
+        if state is None:
+            raise ParameterError(f"{day_text(period.day)} has no reports, so there is nothing to close.")
+        if state == OPEN:
+            if not early and not collector.day_is_over(*period):
+                raise Refusal(f"reports of {day_text(period.day)} may still come. Wait, or close it early.")
+            collector.run(lambda: collector.seal(period)).result()
+        if state in (OPEN, TALLYING):
+            _freeze(collector, period, task, sign)
+        return statement_of(collector.store, period)
 
 
 def _freeze(collector: Collector, period: Period, task: Task, sign: str | os.PathLike[str] | None) -> None:

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from dunnage.collecting.shuffling import DELTA, shuffled_epsilon
 from dunnage.devices.client import TaskLosses
 from dunnage.devices.numbers import LocalNumeric, SquareWave
 from dunnage.devices.paths import LocalTrajectory
@@ -124,6 +125,30 @@ def chosen_rule(requested: str, num_tiers: int, p_value: float | None) -> str:
     if requested != AUTO:
         return requested
     return STRATIFY if p_value is not None and p_value < SIGNIFICANCE else PRECISION
+
+
+SHUFFLER = (
+    "whoever takes in the reports, before the collector, hides who sent each, in which order and when, and does not "
+    "work with it; and all other reports are honest"
+)
+
+
+def shuffled_loss(
+    mechanisms: Mapping[str, Mechanism], reports: Mapping[str, Mapping[str, int]], senders: str | None
+) -> dict[str, object] | None:
+    """Return what one report gives away among all of its purpose and tier; None where senders are known."""
+    if senders != "unlinkable":
+        return None
+    epsilon: dict[str, dict[str, float]] = {}
+    for name, by_tier in reports.items():
+        losses = {tier: mechanisms[name].true_loss(tier) for tier in by_tier}
+        own = {tier: shuffled_epsilon(loss, by_tier[tier]) for tier, loss in losses.items() if loss is not None}
+        epsilon |= {name: own} if own else {}
+    return {"delta": DELTA, "epsilon": epsilon, "basis": "claimed", "trust": SHUFFLER} if epsilon else None
+
+
+# Follows the verdict on a map that would be noise if all places were equally busy, where the reports say otherwise
+CROWDED = "; the reports show a crowded map, which is nearer to the truth than an even one"
 
 
 def estimates_promise(

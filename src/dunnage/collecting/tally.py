@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import IntArray
-from dunnage.devices.numbers import LaplaceNumber, LocalNumeric, SquareWave
+from dunnage.devices.numbers import LaplaceNumber, LocalNumeric
 from dunnage.devices.paths import Independent
 from dunnage.devices.places import InClear
 from dunnage.devices.subjects import Tier
@@ -166,9 +166,9 @@ class Tally:
         return part
 
     def add_number(self, law: Any, attribute: int, key: str, symbol: int, times: int = 1) -> None:
-        if key == SquareWave.key:
-            last = law.reading(attribute, key).last
-            self.counts((attribute, key), SYMBOLS, 2 * last + 1).add_one(symbol + last, times=times)
+        reading = law.reading(attribute, key)
+        if reading.counted:
+            self.counts((attribute, key), SYMBOLS, reading.num_symbols).add_one(reading.code(symbol), times=times)
         else:
             self.sums(attribute, key).add_one(symbol, times)
 
@@ -299,8 +299,8 @@ def _numbers_fit(mechanism: LocalNumeric, tally: Tally) -> bool:
             reading: Any = report.reading(key[0], str(key[1]))
         except ParameterError:
             return False
-        if isinstance(reading, SquareWave):
-            fits = isinstance(part, Counts) and part.law == (SYMBOLS, (2 * reading.last + 1,)) and _counted(part)
+        if reading.counted:
+            fits = isinstance(part, Counts) and part.law == (SYMBOLS, (reading.num_symbols,)) and _counted(part)
         elif not isinstance(part, Sums) or part.total**2 > part.num * part.squares or (not part.num and part.squares):
             fits = False
         elif reading.signs:

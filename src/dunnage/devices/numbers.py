@@ -14,6 +14,7 @@ law                  inputs                             symbols                 
 :class:`Piecewise`   points (i + m)                     -N .. N, N = m s + h        E if within h of i s, else 1
 :class:`SquareWave`  points (i + m)                     the same with s = 1         the same
 :class:`LaplaceNumber`  points (i + m)                  all whole numbers           exp(-abs(o - i) epsilon / (2 m))
+:class:`Designed`    few points, from the point         intervals of points         w E if the point is in it, else w
 :class:`Hybrid`      point and sign (2 (i + m) + sign)  -N-1 .. N+1                 that of the chosen law
 ===================  ================================================
 
@@ -34,6 +35,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
+from dunnage.devices.designs import DESIGNS
 from dunnage.devices.places import MAX_ENUMERATED
 from dunnage.devices.subjects import MAX_EPSILON, MIN_EPSILON, Quantity, Tier, Tiered
 from dunnage.errors import ParameterError, ReportError
@@ -42,6 +44,7 @@ from dunnage.model.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbo
 from dunnage.noise.source import WORD_BITS, Interval, Noise, ceil_divide, exp_interval, integer, rational
 
 HYBRID_FROM, HYBRID_TO = Fraction(61, 100), Fraction(11, 5)  # Wang et al. 2019, eq. 8: 0.6102...
+DESIGNED_TO = Fraction(25, 4)  # up to here the designs have less variance than any other law
 MAX_STRIDE = 16
 MAX_QUANTITIES = 64
 EPSILON_EACH = Fraction(5, 2)  # if a report has more than one number, each gets at least this epsilon
@@ -94,6 +97,7 @@ class Reading(ABC):
 
     key: ClassVar[str]
     signs: ClassVar[bool] = False  # whether every symbol is 1 or -1
+    counted: ClassVar[bool] = False  # whether a tally counts each symbol, instead of adding them up
     epsilon: Fraction  # largest loss of one symbol
     steps: int = 1  # the points are -steps .. steps
 
@@ -119,6 +123,11 @@ class Reading(ABC):
     @abstractmethod
     def quadratic(self) -> tuple[float, float]:
         """Return a and b of the second moment ``a + b t^2`` of the estimate of a point ``t = i / m``."""
+
+    @property
+    def reach(self) -> float | None:
+        """The largest estimate of one report; None if there is none."""
+        return self.scale * last if (last := getattr(self, "last", None)) else None
 
     @cached_property
     def scale(self) -> float:
@@ -345,6 +354,7 @@ class SquareWave(WindowLaw):
     """The square wave mechanism of Li et al. 2020: one symbol per point, and a window for a whole distribution."""
 
     key: ClassVar[str] = "square-wave"
+    counted: ClassVar[bool] = True
 
     def design(self) -> tuple[int, int]:
         odds = odds_of(self.epsilon)
@@ -413,6 +423,137 @@ def hybrid(*, epsilon: Fraction, steps: int) -> Hybrid | Duchi | Piecewise:
         return Piecewise(epsilon=epsilon, steps=steps)
     kind: type[Hybrid] | type[Duchi] = Hybrid if epsilon > HYBRID_FROM else Duchi
     return kind(epsilon=epsilon, steps=steps)
+
+
+class Designed(NumberLaw):
+    """Report an interval of points, one with the own point in it with the odds of epsilon: the least worst variance."""
+
+    # Points of the number are first rounded at random to the few points of a design, 0 .. 2 p. Intervals have whole
+    # weights, and those with any one point in them weigh the same together. So every point has the same sum, whatever
+    # epsilon is, and the design with the nearest epsilon will do. Symbols are numbers of intervals. The estimate is not
+    # linear in the symbol: each has a value of its own, so symbols are counted and not added up.
+
+    key: ClassVar[str] = "designed"
+    counted: ClassVar[bool] = True
+    points: int  # on either side of the middle (p)
+    arcs: tuple[range, ...]  # the points of each interval
+    weights: tuple[int, ...]
+    around: int  # sum of the weights of the intervals with a point in them
+    designed_values: tuple[Fraction, ...]  # about the values, for the epsilon of the design
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nearest = min(DESIGNS, key=lambda each: abs(Fraction(each) - self.epsilon))
+        points, half = DESIGNS[nearest]
+        num, arcs = 2 * points + 1, dict[tuple[int, int], tuple[int, Fraction]]()
+        for first, stop, weight, value in half:
+            exactly = Fraction(str(value))
+            arcs |= {(first, stop): (weight, exactly), (num - stop, num - first): (weight, -exactly)}
+        order = sorted(arcs)
+        weights = tuple(arcs[arc][0] for arc in order)
+        vars(self).update(points=points, arcs=tuple(range(*arc) for arc in order), weights=weights)
+        around = sum(weight for arc, weight in zip(self.arcs, weights, strict=True) if 0 in arc)
+        vars(self).update(around=around, designed_values=tuple(arcs[arc][1] for arc in order))
+
+    @property
+    def num_inputs(self) -> int:
+        return 2 * self.points + 1
+
+    @property
+    def symbol_range(self) -> range:
+        return range(len(self.arcs))
+
+    @property
+    def elsewhere(self) -> int:
+        """Sum of the weights of the intervals without a point in them."""
+        return sum(self.weights) - self.around
+
+    def index_of(self, point: int, noise: Noise) -> int:
+        below, rest = divmod((point + self.steps) * self.points, self.steps)
+        return below + (noise.below(self.steps) < rest)
+
+    @cached_property
+    def _inside(self) -> Coin:
+        return odds_coin(self.around, self.elsewhere, self.epsilon)
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        inside = self._inside.toss(noise)
+        at = noise.below(self.around if inside else self.elsewhere)
+        for symbol, (arc, weight) in enumerate(zip(self.arcs, self.weights, strict=True)):
+            if (index in arc) == inside:
+                if at < weight:
+                    return symbol
+                at -= weight
+        raise AssertionError("the weights of intervals add up")
+
+    def exponent(self, index: int, symbol: int) -> Fraction:
+        return self.epsilon if index in self.arcs[symbol] else Fraction(0)
+
+    def scale_at(self, odds: Fraction) -> Fraction:
+        raise ParameterError("the designed law has a value for each symbol. Use values.")
+
+    @cached_property
+    def values(self) -> tuple[float, ...]:
+        """The estimate of a number of [-1, 1] for each symbol: unbiased, as near to those of the design as possible."""
+        # The mean is right if, for every point, weight times value over the intervals with it adds up to `due`. What is
+        # missing is spread over intervals: each gets the sum of the multipliers of its points (least squares).
+        odds, num = odds_of(self.epsilon), self.num_inputs
+        slope = (self.around * odds + self.elsewhere) / ((odds - 1) * self.points)
+        parts = list(zip(self.arcs, self.weights, self.designed_values, strict=True))
+        lines = []
+        for point in range(num):
+            own = [(arc, weight, value) for arc, weight, value in parts if point in arc]
+            line = [Fraction(sum(weight for arc, weight, _ in own if other in arc)) for other in range(num)]
+            lines.append([*line, slope * (point - self.points) - sum(weight * value for _, weight, value in own)])
+        for at in range(num):  # elimination; the matrix is positive definite
+            lines[at] = [entry / lines[at][at] for entry in lines[at]]
+            for other in range(num):
+                if other != at and (factor := lines[other][at]):
+                    pairs = zip(lines[other], lines[at], strict=True)
+                    lines[other] = [entry - factor * own for entry, own in pairs]
+        return tuple(float(value + sum(lines[point][-1] for point in arc)) for arc, _, value in parts)
+
+    @property
+    def reach(self) -> float:
+        return max(self.values)
+
+    @cached_property
+    def moments(self) -> tuple[float, ...]:
+        """The second moment of the estimate at each point of the design."""
+        odds = float(odds_of(self.epsilon))
+        total = self.around * odds + self.elsewhere
+        squares = [weight * value**2 for weight, value in zip(self.weights, self.values, strict=True)]
+        return tuple(
+            math.fsum(square * (odds if point in arc else 1.0) for arc, square in zip(self.arcs, squares, strict=True))
+            / total
+            for point in range(self.num_inputs)
+        )
+
+    @cached_property
+    def quadratic(self) -> tuple[float, float]:
+        """Return the worst variance and 1: a bound on the second moment, and nearly it, because the design is even."""
+        return self.worst(), 1.0
+
+    def variance_at(self, number: float) -> float:
+        at = (number + 1) * self.points
+        below = min(max(math.floor(at), 0), 2 * self.points - 1)
+        rest = at - below
+        return (1 - rest) * self.moments[below] + rest * self.moments[below + 1] - number * number
+
+    def worst(self, kept: float = 1.0) -> float:
+        best, moments = 0.0, self.moments
+        for below in range(2 * self.points):
+            # In a cell the curve is moments on a line less a square: its top is where both rise alike.
+            rise = (moments[below + 1] - moments[below]) * self.points
+            low = below / self.points - 1
+            number = min(max(rise / (2 * kept), low), low + 1 / self.points)
+            best = max(best, self.variance_at(number) + (1 - kept) * number * number)
+        return best
+
+
+def designed(*, epsilon: Fraction, steps: int) -> Designed | Piecewise:
+    """Return the designed law; beyond the largest epsilon with a design, the piecewise law."""
+    return (Designed if epsilon <= DESIGNED_TO else Piecewise)(epsilon=epsilon, steps=steps)
 
 
 class PublishedPiecewise(WindowLaw):
@@ -795,6 +936,7 @@ NumberReport = SampledReport | JointReport
 
 _LAWS: Mapping[str, Callable[..., NumberLaw]] = {
     "hybrid": hybrid,
+    "designed": designed,
     "piecewise": Piecewise,
     "harmony": Duchi,
     "laplace": LaplaceNumber,
@@ -844,8 +986,9 @@ class LocalNumeric(Tiered[NumberReport]):
     epsilon, tiers
         Privacy loss of one report, over all its numbers: one value for all devices, or public tiers.
     method
-        ``hybrid``, ``piecewise``, ``laplace`` (means), ``square-wave`` (distributions), ``warner`` (each quantity a yes
-        or no: ``steps = 1``), ``harmony`` (one number, by Duchi's law), ``duchi`` (the signs of all numbers at once).
+        ``designed`` (least worst variance), ``hybrid``, ``piecewise``, ``laplace`` (means), ``square-wave``
+        (distributions), ``warner`` (each quantity a yes or no: ``steps = 1``), ``harmony`` (one number, by Duchi's),
+        ``duchi`` (the signs of all numbers at once).
     sampled
         How many numbers a report contains; None for ``max(1, min(d, floor(epsilon / 2.5)))``.
     as_published

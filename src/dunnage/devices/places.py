@@ -19,10 +19,12 @@ Jha, USENIX Security 2017 (randomised response, unary encodings), Ye, Barg, IEEE
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
@@ -48,6 +50,7 @@ MAX_REPORT_BITS = 4097  # longest report that :func:`choose_oracle` accepts: hal
 NEARLY_AS_GOOD = Fraction(103, 100)  # times the least variance: such an oracle is as good, if its report is smaller
 MAX_POINTS = 1 << 24  # points of a projective space that are worth counting for a lower variance
 ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
+DISK_NOTE = "local-location.md#the-disk-law"
 NOISE_FACTOR = Fraction(5, 2)  # a map is noise if a share's standard deviation exceeds this many mean shares
 Number = TypeVar("Number", float, Fraction)
 
@@ -738,6 +741,134 @@ class InClear(Law):
         return self.oracle.variance(min(share * filled, 1.0), num / filled) / filled**2
 
 
+@lru_cache(maxsize=64)
+def best_disk(columns: int, pitch: tuple[Fraction, Fraction], epsilon: Fraction) -> tuple[tuple[int, int], ...]:
+    """Return how far a disk reaches: for each row from its middle, the largest column; the most informative disk."""
+    # A report says most about an even map if log M - log Z + epsilon D e^epsilon / Z is largest, for D cells in a disk,
+    # M cells in any disk and Z = D e^epsilon + M - D (Li et al. 2020 choose the window of a square wave like this).
+    # Decimals of 30 digits are the same on every machine.
+    context, bits = Context(prec=30), 128
+    low, high = exp_interval(epsilon, bits)
+    odds = context.divide(Decimal(2 << bits), Decimal(low + high))
+    loss = context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
+    width, height = pitch
+    norms: dict[Fraction, list[tuple[int, int]]] = {}
+    for across, along in itertools.product(range(columns), repeat=2):
+        norms.setdefault((across * width) ** 2 + (along * height) ** 2, []).append((across, along))
+    inside, chosen, best = list[tuple[int, int]](), 0, Decimal("-Infinity")
+    size = right = top = 0
+    for norm in sorted(norms):
+        inside += norms[norm]
+        size += sum((1 + (across > 0)) * (1 + (along > 0)) for across, along in norms[norm])
+        right, top = max(right, *(a for a, _ in norms[norm])), max(top, *(a for _, a in norms[norm]))
+        every = Decimal(columns**2 + (columns - 1) * 2 * (right + top) + size - 1)
+        total = context.add(context.multiply(Decimal(size), context.subtract(odds, Decimal(1))), every)
+        gain = context.divide(context.multiply(context.multiply(loss, odds), Decimal(size)), total)
+        value = context.add(context.subtract(every.ln(context), total.ln(context)), gain)
+        if value > best:
+            best, chosen = value, len(inside)
+    reach: dict[int, int] = {}
+    for across, along in inside[:chosen]:
+        reach[along] = max(across, reach.get(along, 0))
+    return tuple(sorted(reach.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disk(Law):
+    """Report a cell near the true one with the odds of epsilon against any other: full epsilon between all places."""
+
+    # A report is a cell of the grid or of a margin around it, so that the disk of cells around every cell is complete;
+    # cells in no disk are no reports. All D cells in the disk of the true cell have odds exp(epsilon) to 1 against the
+    # others. "Outside or missing" has one more symbol, which weighs as much as D cells: so all inputs have the same
+    # sum. Symbols count cells row by row from the south, then from the west. After the Disk Area Mechanism (2024).
+
+    name: ClassVar[str] = "disk"
+    max_cells: ClassVar[int] = 1 << 12
+    grid: Grid
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        if self.grid.num_cells > self.max_cells:
+            raise ParameterError(
+                f"disk takes grids of at most {self.max_cells:,} cells. Got {self.grid.num_cells:,}. Use fewer levels."
+            )
+
+    @property
+    def num_inputs(self) -> int:
+        return self.grid.num_cells + 1
+
+    @property
+    def num_symbols(self) -> int:
+        return self.starts[-1] + 1
+
+    @property
+    def loss(self) -> Fraction:
+        return self.epsilon
+
+    @cached_property
+    def reach(self) -> dict[int, int]:
+        """The largest column of the disk in each row from its middle, by the row."""
+        half = dict(best_disk(self.grid.num_columns, self.grid.pitch_km, self.epsilon))
+        return {sign * row: column for row, column in half.items() for sign in (1, -1)}
+
+    @cached_property
+    def size(self) -> int:
+        """Number of cells in a disk."""
+        return sum(2 * column + 1 for column in self.reach.values())
+
+    @cached_property
+    def margins(self) -> tuple[int, ...]:
+        """Columns of the margin on either side of each row of reports, from the south."""
+        top, last = max(self.reach), self.grid.num_columns - 1
+        beyond = (max(-row, row - last, 0) for row in range(-top, last + top + 1))
+        return tuple(self.reach[row] for row in beyond)
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The first symbol of each row of reports; the last one means outside or missing."""
+        return tuple(itertools.accumulate((self.grid.num_columns + 2 * m for m in self.margins), initial=0))
+
+    def disk(self, index: int) -> list[range]:
+        """Return the symbols that support an input, as ranges in order."""
+        if index == self.grid.outside:
+            return [range(self.starts[-1], self.starts[-1] + 1)]
+        (column, row), top = self.grid.column_row(index), max(self.reach)
+        rows = ((row + top + at, self.reach[at]) for at in range(-top, top + 1))
+        middles = ((self.starts[at] + self.margins[at] + column, wide) for at, wide in rows)
+        return [range(middle - wide, middle + wide + 1) for middle, wide in middles]
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        runs, every = self.disk(index), self.starts[-1]
+        if draw_chance(Fraction(every, self.size), self.epsilon, noise):  # not in the disk of the input
+            other = noise.below(every)
+            if index == self.grid.outside:
+                return other
+            if other < self.size:  # the symbol of "outside or missing" weighs as much as a disk
+                return every
+            other -= self.size
+            for run in runs:
+                other += len(run) if other >= run.start else 0
+            return other
+        if index == self.grid.outside:
+            return every
+        at = noise.below(self.size)
+        for run in runs:
+            if at < len(run):
+                return run[at]
+            at -= len(run)
+        raise AssertionError("a disk has as many cells as its rows")
+
+    def exponent(self, index: int, symbol: int) -> Fraction:
+        return self.epsilon if any(symbol in run for run in self.disk(index)) else Fraction(0)
+
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of the share of the places in one disk, if places outside it are far away."""
+        p = 1 / (1 + self.starts[-1] / self.size * math.exp(-float(self.epsilon)))
+        q = p * math.exp(-float(self.epsilon))
+        return variance_of_pair(p, q, share) / num
+
+
 DIRECTIONS = (
     *((1, 0, 1), (99, 20, 101), (12, 5, 13), (91, 60, 109), (21, 20, 29)),
     *((20, 21, 29), (60, 91, 109), (5, 12, 13), (20, 99, 101), (0, 1, 1)),
@@ -885,7 +1016,7 @@ class OnGrid(Tiered[Law], ABC):
     @abstractmethod
     def index(self, value: object) -> int: ...
 
-    def oracle(self, tier: Tier | str) -> Oracle | Planar:
+    def oracle(self, tier: Tier | str) -> Oracle | Disk | Planar:
         """Return the law of the symbols in a payload: on the places of one area if that is in clear."""
         law = self.channel(tier)
         return law.oracle if isinstance(law, InClear) else law  # type: ignore[return-value]
@@ -998,8 +1129,9 @@ class LocalLocation(OnGrid):
         Privacy loss of one report: one value for all, or public tiers. With ``planar``: per kilometre.
     method
         ``best`` (see :func:`best_oracle`; ``auto`` is the choice of version 0.1.0), ``randomised-response``,
-        ``symmetric-unary``, ``optimised-unary``, ``subset-selection``, ``hadamard``, ``projective``; or ``planar``: a
-        nearby cell, for a promise that weakens with distance.
+        ``symmetric-unary``, ``optimised-unary``, ``subset-selection``, ``hadamard``, ``projective``: for the share of
+        each cell. ``disk``: for roughly where vehicles are, with the same promise; fewer are put far away, while shares
+        of single cells are worse. ``planar``: a nearby cell, for a promise that weakens with distance.
     area_in_clear
         Show the area of the grid, and hide only the place inside it.
     as_published
@@ -1028,7 +1160,7 @@ class LocalLocation(OnGrid):
     name: ClassVar[str] = "local-location"
     num_steps: ClassVar[tuple[int, int]] = (1, 1)
     parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "area_in_clear")
-    methods: ClassVar[tuple[str, ...]] = (*CHOICES, *ORACLES, Planar.name)
+    methods: ClassVar[tuple[str, ...]] = (*CHOICES, *ORACLES, Disk.name, Planar.name)
 
     def _check_method(self) -> None:
         if not isinstance(self.grid, Grid):
@@ -1039,16 +1171,16 @@ class LocalLocation(OnGrid):
             raise ParameterError(f"method must be one of {', '.join(self.methods)}. Got {str(self.method)[:40]!r}.")
         if self.as_published and self.method not in CHOICES:
             raise ParameterError("as_published has its own method. Leave method out.")
-        if self.area_in_clear and self.method == Planar.name:
-            raise ParameterError("planar hides the area by its own law. Leave area_in_clear out.")
+        if self.area_in_clear and self.method in (Disk.name, Planar.name):
+            raise ParameterError(f"{self.method} hides the area by its own law. Leave area_in_clear out.")
 
     def law(self, grid: Grid, epsilon: Fraction) -> Law:
         if self.as_published:
             return InClear(
                 oracle=PublishedUnary(num_inputs=grid.num_inner + 1, epsilon=epsilon), num_groups=grid.num_areas
             )
-        if self.method == Planar.name:
-            return Planar(grid=grid, epsilon=epsilon)
+        if self.method in (Disk.name, Planar.name):
+            return (Disk if self.method == Disk.name else Planar)(grid=grid, epsilon=epsilon)
         if self.area_in_clear:
             return InClear(oracle=find_oracle(self.method, grid.num_inner + 1, epsilon), num_groups=grid.num_areas)
         return find_oracle(self.method, grid.num_cells + 1, epsilon)
@@ -1070,6 +1202,7 @@ class LocalLocation(OnGrid):
         """State what one report guarantees, for the tier with the largest loss. This needs no data."""
         if self.method != Planar.name:
             notes = (ORACLE_NOTE, AREA_NOTE) if self.area_in_clear or self.as_published else (ORACLE_NOTE,)
+            notes = (DISK_NOTE,) if self.method == Disk.name else notes
             return self.promised(areas=areas_text(self.grid), what="places", notes=notes)
         law = Planar(grid=self.grid, epsilon=max(tier.epsilon for tier in self.levels))
         return Promise(

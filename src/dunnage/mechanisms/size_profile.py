@@ -424,7 +424,7 @@ class SizeProfile(Mechanism):
 
         pull = self.epsilon * tube
         if self.hidden:
-            return walks(num, 1, pull)[0][0]
+            return np.asarray(walks(num, 1, pull)[0][0])
         # Two walks, from each end: the count between them follows from the sum. max(a, b) is (a + b + |a - b|) / 2.
         few = math.ceil(2 * math.sqrt(num)) + 2
         while True:

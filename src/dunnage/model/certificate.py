@@ -326,6 +326,11 @@ class ExpectedError(Model):
         """Whether the released counts are hardly better than an empty table."""
         return self.levels[0].is_noise
 
+    @property
+    def finest(self) -> LevelError:
+        """Single counts, which simulations use: planners may look at other sums first."""
+        return max(self.levels, key=lambda level: level.sums)
+
 
 class CountMeasures(Model):
     """Public figures of released counts."""
@@ -368,6 +373,15 @@ class CombinedTiers(Model):
     reports: int | None = None
 
 
+class ShuffledLoss(Model):
+    """The central loss of one report among all of its purpose and tier, in random order and without senders."""
+
+    delta: float
+    epsilon: dict[str, dict[str, float]]  # by purpose and tier
+    basis: Literal["claimed"]
+    trust: str  # what it needs besides the devices
+
+
 class EstimateMeasures(Model):
     """Public figures of released estimates."""
 
@@ -381,6 +395,7 @@ class EstimateMeasures(Model):
     paths: dict[str, dict[str, int]] | None = None
     left_out: dict[str, int] | None = None
     senders: Literal["gateway", "token", "unlinkable"] | None = None  # who sent the reports to a collector
+    shuffled: ShuffledLoss | None = None  # what follows where nobody can tell who sent a report
 
 
 class OddsRow(Model):

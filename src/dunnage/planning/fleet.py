@@ -914,7 +914,7 @@ def _assumptions(
 
 def _notes(release: Release, task: FleetTask, sized: Sized) -> tuple[str, ...]:
     expected, noise = release.certificate.counts.expected, []
-    if expected is not None and expected.is_noise:
+    if expected is not None and expected.finest.is_noise:
         noise.append(
             "The release predicts that its single counts are noise, so this fleet rests on sums alone: where in a zone "
             "trips begin and end is largely invented. Ask the owner for fewer or larger counts, or keep some shuttles "

@@ -94,6 +94,7 @@ def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, In
 
 ESTIMATE_SECONDS = 4.0
 COUNT_SECONDS = 0.25
+COUNT_SHARE = 0.5
 SECONDS_PER_CELL = 2.5e-7  # to look at a bin and a class, before anything is counted
 SEALED_NOTE = (
     "the best guess of someone who knows the weight of one released package, the release and the slots, and that the "
@@ -118,12 +119,13 @@ def slots_linkage(
         return unknown if seconds > 0 else None
     table = slots.table(len(room), num_classes)
     items, places = Items(class_of, sizes), FillSlots(table, room)
-    fills = count_fills(items, places, deadline=Deadline.after(max(seconds, counting)))
+    stop = Deadline.after(max(seconds, counting))  # of both: where fills are too many to be counted, the rest estimates
+    fills = count_fills(items, places, deadline=stop.part(COUNT_SHARE) if seconds > 0 else stop)
     if fills is not None and fills.number:
         return _stated(fills.best_chances(), "exact", fills=storable_count(fills.number))
     if seconds <= 0:
         return None
-    estimate = estimate_chances(items, places, seconds=seconds)
+    estimate = estimate_chances(items, places, seconds=max(stop.left, COUNT_SECONDS))
     if estimate is None:
         return unknown
     return _stated(estimate.best_chances, "estimate", error=float(np.max(estimate.error)))

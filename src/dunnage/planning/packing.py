@@ -74,7 +74,7 @@ from dunnage.release import Release, Uncertain
 Progress = Callable[[str], None]
 
 DEFAULT_SECONDS = 60.0
-LINKAGE_SHARE = 0.15  # of the time that is kept for linkage, up to a second and more for many rows
+LINKAGE_SHARE = 0.3  # of the time that is kept for linkage, up to a second and more for many rows
 ROWS_A_SECOND = 2000
 WEIGHED_TIMES = 3  # as long, where probabilities are computed
 MIN_LINKAGE_SECONDS = 0.25
@@ -89,6 +89,7 @@ COUNTING_SECONDS = 0.3
 VARIANTS, MAX_VARIED_ROWS = 4, 150
 START_SHARE = 0.2
 PACKING_SHARE = 0.6
+UPPER_SHARE = 0.4  # of the time for linkage, to spread a plan on upper bounds that takes no more trucks
 BUDGETED_SHARE = 0.4
 SUMS_SHARE, SUMS_SECONDS = 0.25, 5.0  # of the time for boxes, to pack them by sums
 WEIGHING_SHARE = 0.2
@@ -652,7 +653,7 @@ class _Packer:
         packer = ChancePacker(
             classes, problem.caps, problem.kinds(whole.rooms), risk=risk, groups=problem.group_of_class
         )
-        start = None
+        start, upper = None, None
         try:  # the plan on upper bounds is valid at any risk
             # With very many classes, or with groups and no risk, the first plan is most of what the time allows.
             much = len(classes) > MAX_CLASSES or (risk == 0 and problem.group.any())
@@ -678,15 +679,30 @@ class _Packer:
         certified = Certified(at_least=packing.at_least, at_most=at_most, rests_on=rests)
         bins = _dealt(problem, alike, _slots(packing.counts))
 
+        def cost(kinds: IntArray) -> int:
+            return sum(int(packer.costs[kind]) for kind in kinds.tolist())
+
         def less(solution: _Solution, kinds: IntArray, effort: Effort) -> _Solution:
+            look, sure = exchangeable(problem.release), None
+            if upper is not None and cost(upper.kinds) <= cost(kinds):  # upper bounds are spread faster, and fit surely
+                free = len(kinds) - (len(upper.kinds) if len(problem.trucks) == 1 else len(solution.kinds))
+                sure = upper.lowered(problem, free, effort.part(UPPER_SHARE))
             spread = spread_likely(problem, packer, whole, alike, solution.assignment, kinds, effort)
-            if spread is None:
-                return solution
-            odds = {"at_least": spread.packing.at_least, "at_most": spread.packing.at_most if whole.exact else 1.0}
-            stated = solution.certified if risk == 0 else certified.model_copy(update=odds)
-            # Rows of a class are assigned in turn, as above.
-            bins = spread.bin_of_row if risk == 0 else _dealt(problem, alike, _slots(spread.packing.counts))
-            return solution.placed(bins, kinds, certified=stated)
+            lowest = solution
+            if spread is not None:
+                odds = {"at_least": spread.packing.at_least, "at_most": spread.packing.at_most if whole.exact else 1.0}
+                stated = solution.certified if risk == 0 else certified.model_copy(update=odds)
+                # Rows of a class are assigned in turn, as above.
+                bins = spread.bin_of_row if risk == 0 else _dealt(problem, alike, _slots(spread.packing.counts))
+                lowest = solution.placed(bins, kinds, certified=stated)
+            if (
+                sure is None
+                or cost(sure.kinds) > cost(lowest.kinds)
+                or together(look, sure.assignment) >= together(look, lowest.assignment)
+            ):
+                return lowest
+            stated = solution.certified if risk == 0 else sure.certified
+            return solution.placed(sure.assignment, sure.kinds, certified=stated)
 
         return _Solution(kinds=packing.kinds, bound=bound, bin_of_row=bins, certified=certified, less=less)
 

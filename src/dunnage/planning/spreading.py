@@ -36,7 +36,7 @@ from dunnage.release import Release
 from dunnage.text import percent, percent_at_least, several
 
 MAX_EXTRA = 10_000  # trucks; each takes memory for every class
-FIRST_SHARE = 0.7  # of the time, for a plan without extra trucks
+FIRST_SHARE = 0.85  # of the time, for a plan without extra trucks
 HIGH_LINKAGE = 0.5
 ABOVE_LEAST = 1.5  # also high: this much above the lowest that classes allow, and above LOW_LINKAGE
 LOW_LINKAGE = 0.2

@@ -269,6 +269,7 @@ _SETTINGS: Mapping[type[Any], tuple[tuple[str, ...], _Further]] = {
         [
             ("k = 2, limits, towns", _TOWNS, {"k": 2, "limits": {"weight": 4}, "max_suppressed": 1}),
             ("k = 2 persons", _CARDS, {"k": 2}),
+            ("k = 3, multiset", _KINDS, {"k": 3, "statistic": "multiset"}),
             # The published forms keep k records too: what they lose is utility, and the count of persons.
             ("published-greedy, k = 3", _KINDS, {"k": 3, "method": "published-greedy"}),
             ("published-density, k = 3", _KINDS, {"k": 3, "method": "published-density"}),

@@ -306,6 +306,7 @@ def check_numeric(long: bool) -> Iterator[Verdict]:
     yield _numbers("method laplace", 1, 2, epsilon=2, method="laplace")
     yield _numbers("method laplace, 2 numbers", 2, 1, method="laplace", values=_corners(2))
     yield _numbers("method square-wave, 2 of 3 numbers", 3, 1, epsilon=5, method="square-wave")
+    yield _numbers("method designed", 1, 1, epsilon=1, method="designed", replays=False, num_drawn=6_000)
     yield _numbers("method warner, 2 numbers", 2, 1, method="warner", values=_corners(2))
     for tier in _TIERS:
         yield _numbers(f"tier {tier.name}", 1, 1, tiers=_TIERS, tier=tier.name)
@@ -377,6 +378,7 @@ def check_location(long: bool) -> Iterator[Verdict]:
     for method in ("best", "subset-selection", "projective"):
         yield _places(f"method {method}", _SMALL, epsilon="0.5", method=method)
     yield _places("method hadamard, epsilon 4", _SMALL, epsilon=4, method="hadamard")
+    yield _places("method disk", _SMALL, epsilon="0.5", method="disk")
     yield _planar(_SMALL, "0.1")
     for tier in _TIERS:
         yield _places(f"tier {tier.name}", _SMALL, tiers=_TIERS, tier=tier.name)

@@ -22,6 +22,7 @@ from dunnage.processes import in_parallel
 from dunnage.text import Progress
 
 UNBOUNDED: Final = "unbounded"
+FIGURES: Final = frozenset(("claimed", "holds", "measured"))
 HOLDS: Final = "holds"
 FAILS: Final = "fails"
 VOID: Final = "void"
@@ -55,8 +56,12 @@ class Verdict(Model):
     @model_validator(mode="before")
     @classmethod
     def _left_out(cls, content: Any) -> Any:
-        """Drop what follows from the rest of a file: it is computed again."""
-        return {k: v for k, v in content.items() if k != "as_expected"} if isinstance(content, dict) else content
+        """Drop what follows from the rest of a file, and say in words which figures have no bound."""
+        if not isinstance(content, dict):
+            return content
+        named = content.get("unbounded", ())
+        words = dict.fromkeys(FIGURES & set(named), UNBOUNDED) if isinstance(named, list) else {}
+        return {k: v for k, v in content.items() if k not in ("as_expected", "unbounded")} | words
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -120,8 +125,10 @@ class Verdict(Model):
         return self.verdict == self.expected and self.within_promise and not self.problems
 
     def to_dict(self) -> dict[str, object]:
-        """Give the verdict as plain data."""
-        return self.model_dump(mode="json")
+        """Give the verdict as plain data: figures are numbers, or null if they have no bound or are not stated."""
+        plain = self.model_dump(mode="json")
+        unbounded = sorted(name for name in FIGURES if plain[name] == UNBOUNDED)
+        return {**plain, **dict.fromkeys(unbounded), "unbounded": unbounded}
 
 
 Check = Callable[[bool], Iterator[Verdict]]

@@ -32,7 +32,7 @@ from dunnage.model.certificate import (
 from dunnage.model.guarantees import PROJECT, KAnonymity, SampledDP
 from dunnage.model.hierarchies import ANY
 from dunnage.model.periods import MAX_LABEL
-from dunnage.model.schema import RIDER
+from dunnage.model.schema import COUNTS_SUFFIX, DIAMETER_SUFFIX, RIDER
 from dunnage.model.trips import END_COLUMNS
 from dunnage.release.kinds import (
     COUNTS,
@@ -143,12 +143,9 @@ def _bullets(items: Iterable[str]) -> str:
 
 # --- The page that checks a release
 
-PROMISE_NOT_HERE = "that guarantee, basis, assumptions, odds and sentences are what the mechanism promises"
+_PROMISE = "that guarantee, basis, assumptions, odds and sentences are what the mechanism promises"
 NOT_HERE: tuple[Unchecked, ...] = (
-    (
-        f"{PROMISE_NOT_HERE} with these parameters and columns, and that attributes, figures and totals are in their "
-        "form",
-    ),
+    (f"{_PROMISE} with these parameters and columns; that attributes, figures and totals are in their form",),
     ("that Parquet files have the same tables as CSV files, and no other byte",),
     ("that README.md, datapackage.json, certificate.html and this page say what the certificate says",),
     ("how classes were formed: levels of hierarchies, bounds on grids, paths, loss, t, distortion", "measures.loss"),
@@ -202,6 +199,8 @@ def verify_page(files: tuple[str, ...], texts: tuple[str, ...], tables: tuple[st
         "roles": {"public": PUBLIC, "sensitive": SENSITIVE, "generalised": GENERALISED},
         "rider": RIDER,
         "any": ANY,
+        "diameter": DIAMETER_SUFFIX,
+        "counts": COUNTS_SUFFIX,
         "ends": END_COLUMNS,
         "estimates": [(name, names[kind]) for name, kind in COLUMN_TYPES.items()],
         "outside": OUTSIDE,

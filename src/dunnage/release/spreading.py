@@ -111,14 +111,15 @@ def spread_counts(release: Release, axes: Sequence[Axis], steps: int) -> FloatAr
     for axis, line in zip(axes, lines, strict=True):
         cell = cell * len(axis.cells) + axis.places[line]
 
-    def of_sizes(weight: FloatArray) -> FloatArray:
-        return np.asarray(weight * (sizes / np.bincount(of_class, weight))[of_class])
+    def counted(weight: FloatArray) -> FloatArray:
+        """Give each class its number of records, and add up cells."""
+        weight = weight * (sizes / np.bincount(of_class, weight))[of_class]
+        return np.asarray(np.bincount(cell, weight, minlength=math.prod(shape)), dtype=np.float64)
 
-    weight = of_sizes(weight)
-    counts = np.bincount(cell, weight, minlength=math.prod(shape))
+    counts = counted(weight)
     for _ in range(steps):
         weight = counts[cell]
         for axis, line in ((a, own) for _ in range(FITTING) for a, own in zip(axes, lines, strict=True) if a.counted):
             weight = weight * (axis.weights / np.bincount(line, weight, minlength=len(axis.weights)))[line]
-        counts = np.bincount(cell, of_sizes(weight), minlength=math.prod(shape))
+        counts = counted(weight)
     return counts.reshape(shape)

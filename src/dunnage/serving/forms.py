@@ -15,7 +15,7 @@ from dunnage.errors import DunnageError, ParameterError
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Mechanism
 from dunnage.model.periods import LENGTHS
-from dunnage.model.policy import Policy, Written
+from dunnage.model.policy import Document, Policy, Written
 from dunnage.model.schema import Role
 from dunnage.publishing import mechanism_of
 
@@ -64,9 +64,9 @@ def number(text: str, where: str) -> int | float:
     return value
 
 
-def document_of(form: Mapping[str, str], base: Mapping[str, Any], columns: list[dict[str, Any]], stops: str) -> Any:
+def document_of(form: Mapping[str, str], base: Document, columns: list[Document], stops: str) -> Document:
     """Write a filled-in form into a policy or draft; blanks that it leaves are what reading the policy complains of."""
-    document = copy.deepcopy(dict(base))
+    document: Any = copy.deepcopy(dict(base))
     trips = "trip" in document
     document["dataset"] = form.get("dataset", "").strip()[:80] or document.get("dataset", "")
     document["protects"] = form.get("protects", "").strip()[:40] or document.get("protects", "")
@@ -97,10 +97,10 @@ def document_of(form: Mapping[str, str], base: Mapping[str, Any], columns: list[
     return {key: value for key, value in document.items() if value is not None}
 
 
-def _column_table(form: Mapping[str, str], at: str, before: Mapping[str, Any]) -> dict[str, Any]:
+def _column_table(form: Mapping[str, str], at: str, before: Document) -> Document:
     role, kind = form.get(f"role{at}", ""), form.get(f"kind{at}", "")
     name = form.get(f"name{at}", "a column")
-    table: dict[str, Any] = {"role": role}
+    table: dict[str, object] = {"role": role}
     if role in (Role.IDENTIFIER.value, Role.DROP.value):
         return table
     kept = {key: before[key] for key in ("hierarchy", "parents", "edges", "doubling") if key in before}
@@ -126,14 +126,14 @@ def _column_table(form: Mapping[str, str], at: str, before: Mapping[str, Any]) -
     return table
 
 
-def _fill_trips(document: dict[str, Any], form: Mapping[str, str], columns: list[dict[str, Any]], stops: str) -> None:
+def _fill_trips(document: Any, form: Mapping[str, str], columns: list[Document], stops: str) -> None:
     ends = {key: form.get(key, "") for key in ("origin", "destination", "time")}
     document["trip"] = {**document["trip"], **ends}
     if form.get("level") == "zone":
         document["trip"]["level"] = "zone"
     else:
         document["trip"].pop("level", None)
-    person, attributes = form.get("person", ""), dict[str, Any]()
+    person, attributes = form.get("person", ""), dict[str, Document]()
     for column in columns:
         name, role = column["name"], Role.QUASI_IDENTIFIER.value
         if name == ends["time"]:
@@ -180,7 +180,7 @@ def with_amount(text: str, amount: str) -> str:
     return tomli_w.dumps(document)
 
 
-def checked(document: Mapping[str, Any] | str, path: Path) -> str:
+def checked(document: Document | str, path: Path) -> str:
     """Return the text of a policy that can be used; every problem of one that cannot is raised at once."""
     text = document if isinstance(document, str) else tomli_w.dumps(document)
     mechanism_of(Policy.from_text(text, path=path))

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -37,14 +37,24 @@ class Records(msgspec.Struct, forbid_unknown_fields=True):
     records: dict[str, dict[str, str]]  # by vehicle
 
 
+class ShareFile(msgspec.Struct, forbid_unknown_fields=True):
+    """What stands in the file of a custodian."""
+
+    format: int
+    kind: str
+    custodian: str
+    platform: str
+    share: str
+
+
 class Opening(msgspec.Struct, forbid_unknown_fields=True):
     vehicles: list[str]
     reason: str
-    share: dict[str, Any]  # as it stands in the file of a custodian
+    share: ShareFile
 
 
 class SecondShare(msgspec.Struct, forbid_unknown_fields=True):
-    share: dict[str, Any]
+    share: ShareFile
 
 
 class Erasure(msgspec.Struct, forbid_unknown_fields=True):
@@ -106,7 +116,7 @@ class Identities:
             self._waiting[name] = Waiting(person, vehicles, given.reason, share, time.monotonic() + WAIT_SECONDS)
         return name
 
-    def open(self, person: str, name: str, share: Mapping[str, Any]) -> dict[str, dict[str, object]]:
+    def open(self, person: str, name: str, share: ShareFile) -> dict[str, dict[str, object]]:
         """Open what another officer asked for; the log of the vault names both."""
         asked = self._asked(name)
         if asked.by == person:
@@ -133,8 +143,8 @@ class Identities:
         vault.erase(name, reason="the device was erased")
         return ["identity record"]
 
-    def _own_share(self, person: str, data: Mapping[str, Any]) -> Share:
-        share = Share.of(data)
+    def _own_share(self, person: str, given: ShareFile) -> Share:
+        share = Share.of(msgspec.structs.asdict(given))
         if share.custodian != person:
             raise Refusal("the share is not yours: it carries the name of another custodian.")
         return share

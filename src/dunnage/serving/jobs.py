@@ -56,7 +56,7 @@ class Job:
     by: str
     state: str
     stage: str
-    result: dict[str, Any] = field(repr=False)  # what it printed as JSON; private
+    result: Any = field(repr=False)  # what it printed as JSON; private
     message: str = field(repr=False)  # why it failed; private
     created: int
     ended: int | None

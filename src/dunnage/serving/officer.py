@@ -7,6 +7,7 @@ their own. Findings of audits are shown without the records they are about.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import tomllib
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from dunnage.auditing.run import AUDIT_FILE, Audit
 from dunnage.errors import DunnageError, LedgerError
 from dunnage.ledger import Ledger, Rule
+from dunnage.ledger.approvals import signer
 from dunnage.ledger.entries import Entry, Kind
 from dunnage.ledger.telling import Told, told
 from dunnage.model import documents
@@ -33,6 +35,7 @@ from dunnage.showing.loads import guarantee_words
 from dunnage.text import percent, time_text
 
 MAX_NOTE = 500
+HIGH, MIDDLE = 0.5, 0.2  # what a release adds to a risk, for the colours of findings
 _DEEDS = {"approve": True, "refuse": False}
 
 
@@ -42,6 +45,7 @@ class Asked:
 
     id: str
     state: str
+    by: str  # who signed it
     entry: Entry
     policy: Policy | None  # the version of the policy that it is about; None if this project has no such version
     file: str
@@ -95,8 +99,10 @@ def _proposals(project: Project, book: Told | None) -> list[Asked]:
     for entry in book.entries:
         if entry.kind == Kind.PROPOSAL:
             file, policy = policies.get(str(entry.content.get("policy_text")), ("", None))
-            state = book.proposals.get(entry.id, "no rule asks for it any more")
-            made.append(Asked(entry.id, state, entry, policy, file))
+            state, by = book.proposals.get(entry.id, "no rule asks for it any more"), entry.who
+            with contextlib.suppress(LedgerError):  # of somebody whom the rule does not name any more
+                by = signer(entry, {} if book.rule is None else book.rule.people)
+            made.append(Asked(entry.id, state, by, entry, policy, file))
     return made[::-1]
 
 
@@ -129,11 +135,14 @@ def _audits(project: Project) -> list[tuple[str, Audit]]:
     return found
 
 
-def findings_of(audit: Audit) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return findings by the three risks of regulators, the worst first; nothing about single records."""
+def findings_of(visit: Visit, audit: Audit) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return findings by the three risks of regulators, the worst first; nothing about single records.
+
+    Figures that take the true data to compute are for officers alone.
+    """
     groups = []
     for risk in RISKS:
-        own = [item for item in audit.findings if item.risk == risk]
+        own = [item for item in audit.findings if item.risk == risk and (visit.may(OFFICER) or not item.private)]
         own.sort(key=lambda item: -(item.severity if item.severity is not None else -1.0))
         lines = [
             {"name": item.name, "sentence": item.sentence, "remedy": item.remedy, "severity": item.severity,
@@ -147,7 +156,7 @@ def findings_of(audit: Audit) -> list[tuple[str, list[dict[str, Any]]]]:
 def _level(severity: float | None) -> str:
     if severity is None:
         return "note"
-    return "high" if severity >= 0.5 else "middle" if severity >= 0.2 else "low"
+    return "high" if severity >= HIGH else "middle" if severity >= MIDDLE else "low"
 
 
 # --- decide ------------------------------------------------------------------------------------------------------
@@ -192,7 +201,7 @@ def _decision_page(visit: Visit, problems: list[str], status: int) -> Response:
             "limits": _limits(project, stated, book), "columns": columns,
             "terms": [(item.name, item.says) for item in stated.assumptions],
         }  # fmt: skip
-    audits = [(name, audit, findings_of(audit)) for name, audit in _audits(project)[:3]]
+    audits = [(name, audit, findings_of(visit, audit)) for name, audit in _audits(project)[:3]]
     key = visit.studio.key_of(visit.person)
     line = ["dunnage", "approve", visit.studio.ledger, asked.id, "--sign", key.name, "--policy", asked.file]
     return visit.page(
@@ -252,7 +261,7 @@ def _records(visit: Visit) -> Response:
     project = visit.project
     dataset = _dataset(project)
     book = _book(visit, dataset)
-    audits = [(name, audit, findings_of(audit)) for name, audit in _audits(project)]
+    audits = [(name, audit, findings_of(visit, audit)) for name, audit in _audits(project)]
     return visit.page(
         "records", title="Records", project=project, dataset=dataset, told=book.text() if book else "",
         releases=releases_of(project), audits=audits,

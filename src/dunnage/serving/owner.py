@@ -86,7 +86,7 @@ def _columns_page(visit: Visit, project: Project, story: str, sent: Mapping[str,
     if job is None or job.state != DONE:
         waits = job is not None and not job.is_over
         return visit.wait(job.id) if waits and job else visit.page(
-            "no_columns", title="Columns", project=project, file=file, says=job.message if job else ""
+            "no_columns", title="Columns", project=project, file=file, says=visit.said(job) if job else ""
         )  # fmt: skip
     survey, written = job.result, tomllib.loads(project.policy_text())
     story = (
@@ -165,9 +165,10 @@ def _preview(visit: Visit) -> Response:
     if amount != str(policy.mechanism.get(parameter, "")):
         text = forms.checked(forms.with_amount(text, amount), project.folder / "previews" / "next.toml")
     job = _preview_job(visit, project, text, capacity, period)
-    content = {
-        "project": project, "job": job, "amount": amount, "parameter": parameter, "capacity": capacity,
-        "period": period, "periodic": policy.period is not None, "trips": policy.schema.trip is not None,
+    content: Any = {
+        "project": project, "job": job, "said": visit.said, "amount": amount, "parameter": parameter,
+        "capacity": capacity, "period": period, "periodic": policy.period is not None,
+        "trips": policy.schema.trip is not None,
         "changed": text != project.policy_text() or capacity != project.settings.get("capacity", "")
         or period != project.settings.get("period", ""),
         "command": _command(visit, project, period, "-o", "release", "--dry-run"), "toml": text,
@@ -204,7 +205,7 @@ def _keep(visit: Visit) -> Response:
     text, what = project.policy_text(), "Preview kept"
     if form.get("remedy"):
         job = visit.studio.jobs.get(form.get("job", ""))
-        remedies = job.result.get("remedies", []) if job is not None and job.project == project.id else []
+        remedies = job.result.get("offers", []) if job is not None and job.project == project.id else []
         chosen = [one for one in remedies if one["label"] == form["remedy"]]
         if not chosen:
             raise HttpError(404, "no_remedy", "This remedy is no longer offered. Open the preview again.")
@@ -212,7 +213,9 @@ def _keep(visit: Visit) -> Response:
     elif form.get("amount", "").strip():
         text = forms.with_amount(text, form["amount"])
     text = forms.checked(text, project.folder / "policies" / "next.toml")
-    settings: dict[str, Any] = {name: form[name].strip()[:200] for name in ("capacity", "period") if name in form}
+    settings: dict[str, str | None] = {
+        name: form[name].strip()[:200] for name in ("capacity", "period") if name in form
+    }
     visit.studio.projects.change(project, visit.version, what, visit.person.name, policy=text, settings=settings)
     return visit.go(visit.at(_PUBLISH if form.get("next") == _PUBLISH else _PREVIEW))
 
@@ -250,17 +253,17 @@ def book_of(visit: Visit, dataset: str) -> Told | None:
 
 def _unfinished(visit: Visit, project: Project, dataset: str) -> list[tuple[Job, bool]]:
     """Return runs of publish that ended without a release, and whether the ledger has a spend of each that is open."""
-    runs = list[tuple[Job, bool]]()
-    for job in visit.studio.jobs.of(project.id, _PUBLISH):
-        name = _release_of(job)
-        if not job.is_over or job.state == DONE or any(_release_of(other) == name for other, _ in runs):
-            continue
-        if any(_release_of(other) == name for other in visit.studio.jobs.of(project.id, _PUBLISH) if not other.is_over):
+    runs, seen, settled = list[tuple[Job, bool]](), set[str](), False
+    for job in visit.studio.jobs.of(project.id, _PUBLISH):  # the newest first
+        name, is_new = _release_of(job), _release_of(job) not in seen
+        seen.add(name)
+        settled = settled or job.state == DONE  # earlier refusals are of no interest any more
+        if not is_new or not job.is_over or job.state == DONE:
             continue
         paid = False
         with contextlib.suppress(LedgerError), Ledger.open_existing(visit.studio.ledger) as book:
             paid = bool(book.open_spends(dataset, str(project.folder / "releases" / name)))
-        if paid or name not in project.releases:
+        if paid or not (settled or name in project.releases):
             runs.append((job, paid))
     return runs
 
@@ -284,7 +287,7 @@ def _publish_page(visit: Visit) -> Response:
     )  # fmt: skip
 
 
-def _promise(policy: Policy) -> dict[str, Any]:
+def _promise(policy: Policy) -> dict[str, object]:
     from dunnage.publishing import promise
 
     stated: Promise = promise(policy)
@@ -421,6 +424,9 @@ def _apply(visit: Visit) -> Response:
     argv += ["--period", period] if period else []
     argv += ["--repair"] if form.get("repair") else []
     argv += ["--leave-behind"] if form.get("leave_behind") else []
+    for job in visit.studio.jobs.of(project.id, "size"):  # a fleet runs in the city that it was sized for
+        if plan in job.argv and "--city" not in argv:
+            argv += ["--city", job.argv[job.argv.index("--city") + 1]]
     if form.get("capacity", "").strip() and not (project.folder / plan).is_dir():
         argv += [part for text in form["capacity"].split(",") if text.strip() for part in ("--capacity", text.strip())]
     argv += ["-o", f"settlements/{out}", "--json"]
@@ -505,7 +511,7 @@ def _next_page(visit: Visit) -> Response:
     project = _ready(visit)
     policy = Policy.read(project.folder / project.policy)
     files, period = visit.studio.projects.files(project), project.settings.get("period", "")
-    how = {"policy": policy, "same": None, "files": files, "period": period}
+    how: Any = {"policy": policy, "same": None, "files": files, "period": period}
     return visit.page("next", title="Next period", project=project, **how)
 
 
@@ -535,7 +541,7 @@ def _history(visit: Visit) -> Response:
         became = book.spends[spend.id].partition(" in ")[0] if book else ""
         loss = str(spend.loss(book.statement.neighbours)) if book else ""
         spends.append([time_text(spend.at), spend.period or "none", loss, became])
-    how: dict[str, Any] = {
+    how: Any = {
         "spends": spends,
         "told": book.text() if book else "",
         "command": f"dunnage ledger show {visit.studio.ledger}",

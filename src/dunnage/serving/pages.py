@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
@@ -138,7 +138,7 @@ def _task(service: Service, digest: str) -> dict[str, object]:
     return content
 
 
-def _alarms(looks: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+def _alarms(looks: Any) -> list[list[Any]]:
     rows = []
     for look in looks[:_MAX_DAYS]:
         takes = "too few reports" if look["from_value"] is None else number_text(look["from_value"])
@@ -147,7 +147,7 @@ def _alarms(looks: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     return rows
 
 
-def _add_robust(robust: Mapping[str, Any], tables: list[tuple[str, list[str], list[list[Any]]]]) -> list[str]:
+def _add_robust(robust: Any, tables: list[tuple[str, list[str], list[list[Any]]]]) -> list[str]:
     """Add what the numbers of set bits say, and cells that change if unlikely ones weigh less; return cautions."""
     checks, cells, cautions = [], [], list[str]()
     for purpose, made in robust.items():

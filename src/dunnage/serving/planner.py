@@ -8,6 +8,7 @@ have are unpacked, none of its pages is shown as a page, and everything that rea
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 import zipfile
@@ -153,7 +154,8 @@ def _release(visit: Visit) -> Response:
         numbers = [item for item in numbers if item.name not in columns]
     return visit.page(
         "planning_release", title=f"Release {name}", project=project, name=name, stated=stated, job=job,
-        promise=guarantee_words(stated.guarantee) if stated else "", losses=kind.loss_words(stated) if kind else (),
+        promise=guarantee_words(stated.guarantee) if stated else "",
+        losses=kind.loss_words(stated) if kind and stated else (),
         numbers=numbers, columns=columns, models=MODELS, counts=stated is not None and stated.kind == COUNTS,
         sent=dict(visit.request.query_params), command=f"dunnage verify {_RELEASES}/{name}",
         files=sorted(path.name for path in folder.iterdir() if path.name in RELEASE_FILES),
@@ -199,7 +201,7 @@ def _given(visit: Visit, *names: str) -> list[str]:
 
 def _received(project: Project, upload: Upload, place: str, ending: str) -> str:
     (project.folder / place).mkdir(mode=0o700, exist_ok=True)
-    name = f"{project.free_name(place, 'file')}{ending}"
+    name = f"{secrets.token_hex(6)}{ending}"
     with (project.folder / place / name).open("xb") as sink:
         upload.file.seek(0)
         shutil.copyfileobj(upload.file, sink, 1 << 20)

@@ -27,7 +27,8 @@ from dunnage.errors import DunnageError, NoPlanError
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.counts import true_counts
 from dunnage.model.certificate import meaning
-from dunnage.model.policy import Policy
+from dunnage.model.documents import Model
+from dunnage.model.policy import Document, Policy
 from dunnage.model.schema import Role
 from dunnage.noise.source import Noise
 from dunnage.planning.packing import pack
@@ -44,6 +45,8 @@ from dunnage.text import number_text, percent, several
 
 NUM_LINES, NUM_LEFT_OUT, NUM_FINDINGS = 10, 50, 6
 PACK_SECONDS, TRUTH_SECONDS = 1.0, 1.0
+HIGH_COST = 0.2  # share of extra trucks from which on the preview is red
+LOW_SEVERITY, HIGH_SEVERITY = 0.05, 0.5  # of what an attacker could learn: shown, and red
 HIGH_CHANCE = 0.34  # of naming a record, from which on the preview is red: fewer than three look alike
 GOOD, WARN, RED = "good", "warn", "red"
 Tell = Callable[[str], None]
@@ -51,110 +54,161 @@ _SET = re.compile(r'(\w+) = ("[^"]*"|[\d.]+)')
 _CHANGE = re.compile(rf"({_SET.pattern}(?:(?:, | and ){_SET.pattern})*) in \[(.+)\]")
 
 
-def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capacity: list[str], tell: Tell) -> Any:
+class Figure(Model):
+    """A number that the owner looks at first."""
+
+    name: str
+    value: str
+    note: str
+    state: str = ""  # good, warn or red
+
+
+class Sheet(Model):
+    columns: list[str]
+    lines: list[list[str]]
+
+
+class Warned(Model):
+    """What an attacker could learn, and what would help."""
+
+    sentence: str
+    remedy: str
+    state: str
+
+
+class Offer(Model):
+    """A policy that would help."""
+
+    label: str
+    policy: str  # its text
+
+
+class Preview(Model):
+    """What publishing would promise, cost and give away. Private."""
+
+    records: int
+    left_out: int
+    unit: str
+    asked: str
+    left: str
+    left_after: str
+    promise: str
+    basis: str
+    meaning: list[str]
+    refusals: list[str]
+    warnings_of_rows: list[str]
+    lines_for_you: list[str]
+    may_leave: bool | None  # under the limits of the house; None without any
+    clearance: list[str]
+    sheets: dict[str, Sheet]  # by caption: rows before and after, or the most frequent trips
+    unplanned: Sheet  # the first rows that would be left out
+    num_unplanned: int
+    figures: list[Figure]
+    findings: list[Warned]
+    offers: list[Offer]
+    not_measured: str = ""
+
+
+def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capacity: list[str], tell: Tell) -> Preview:
     tell("reading and checking the data")
     rules = Policy.read(policy)
     rows = load(data, rules, period=period)
     tell("rehearsing")
-    dry = rehearse(rows, ledger=ledger)
-    content: dict[str, Any] = {
-        "records": dry.num_rows,
-        "left_out": dry.num_left_out,
-        "unit": rules.schema.protects,
-        "asked": str(dry.asked),
-        "left": dry.before.left_text(),
-        "left_after": dry.after.left_text(),
-        "promise": guarantee_words(dry.promise.guarantee),
-        "basis": str(dry.promise.basis),
-        "meaning": meaning(dry.promise).sentences,
-        "refusals": list(dry.refusals),
-        "warnings_of_rows": list(dry.foresight.warnings),
-        "lines_for_you": list(dry.foresight.lines),
-    }
-    clearance = clear(rows, ledger=ledger)
-    if clearance is not None:
-        content["clearance"] = {"may_leave": clearance.may_leave, "lines": clearance.text().splitlines()}
+    dry, clearance = rehearse(rows, ledger=ledger), clear(rows, ledger=ledger)
     tell("releasing all rows in memory")
     release, key = release_in_memory(rows, Noise())
-    trips = rules.schema.trip is not None
-    content["table"] = _counts_side_by_side(rows, release) if trips else _side_by_side(rows, release, key)
-    left = unplanned_rows(rows, key)
-    content["unplanned"] = {"num": left.num_rows, **_cells(left.slice(0, NUM_LEFT_OUT))}
-    plan, figures = None, list[dict[str, Any]]()
+    trips, left = rules.schema.trip is not None, unplanned_rows(rows, key)
+    plan, figures, not_measured = None, list[Figure](), ""
     if capacity and not trips:
         tell("packing")
         try:
             plan = pack(release, capacity=capacity, seconds=PACK_SECONDS)
         except NoPlanError as error:
-            figures.append(_figure("Trucks", "no plan", str(error), RED))
+            figures.append(Figure(name="Trucks", value="no plan", note=str(error), state=RED))
     tell("measuring risk and cost")
     try:
         measured: Audit | None = audit(release, rows, plan, key=None if trips else key, seconds=TRUTH_SECONDS)
     except DunnageError as error:  # some releases cannot be audited without a plan, or at all
-        measured, content["not_measured"] = None, str(error)
+        measured, not_measured = None, str(error)
     figures += _count_figures(dry) if trips else _figures(measured, plan)
-    findings = sorted(
-        (item for item in (measured.findings if measured else ()) if (item.severity or 0) >= 0.05),
-        key=lambda item: -(item.severity or 0),
+    risks = [(item.severity or 0, item) for item in (measured.findings if measured else ())]
+    risks.sort(key=lambda risk: -risk[0])
+    return Preview(
+        records=dry.num_rows,
+        left_out=dry.num_left_out,
+        unit=rules.schema.protects,
+        asked=str(dry.asked),
+        left=dry.before.left_text(),
+        left_after=dry.after.left_text(),
+        promise=guarantee_words(dry.promise.guarantee),
+        basis=str(dry.promise.basis),
+        meaning=meaning(dry.promise).sentences,
+        refusals=list(dry.refusals),
+        warnings_of_rows=list(dry.foresight.warnings),
+        lines_for_you=list(dry.foresight.lines),
+        may_leave=None if clearance is None else clearance.may_leave,
+        clearance=[] if clearance is None else clearance.text().splitlines(),
+        sheets=_most_frequent(rows, release) if trips else _side_by_side(rows, release, key),
+        unplanned=_sheet(left.slice(0, NUM_LEFT_OUT)),
+        num_unplanned=left.num_rows,
+        figures=figures,
+        findings=[
+            Warned(sentence=item.sentence, remedy=item.remedy, state=RED if severity >= HIGH_SEVERITY else WARN)
+            for severity, item in risks[:NUM_FINDINGS]
+            if severity >= LOW_SEVERITY
+        ],
+        offers=list(_offers(rules, dry, figures)),
+        not_measured=not_measured,
     )
-    content["findings"] = [
-        {"sentence": item.sentence, "remedy": item.remedy, "state": RED if (item.severity or 0) >= 0.5 else WARN}
-        for item in findings[:NUM_FINDINGS]
-    ]
-    content["figures"] = figures
-    content["remedies"] = list(_remedies(rules, dry, figures))
-    return content
-
-
-def _figure(name: str, value: str, note: str, state: str = "") -> dict[str, Any]:
-    return {"name": name, "value": value, "note": note, "state": state}
 
 
 def _found(measured: Audit | None, name: str) -> Finding | None:
     return next((item for item in (measured.findings if measured else ()) if item.name == name), None)
 
 
-def _figures(measured: Audit | None, plan: Plan | None) -> Iterator[dict[str, Any]]:
+def _figures(measured: Audit | None, plan: Plan | None) -> Iterator[Figure]:
     """Say what privacy costs in trucks, and how likely a record and its truck are named."""
     if plan is not None:
         trucks, fits = _found(measured, "trucks"), _found(measured, "bins feasible")
         if trucks is not None:
             extra = int(trucks.value - trucks.baseline)
             note = f"{trucks.value:,.0f} instead of {trucks.baseline:,.0f} without privacy"
-            yield _figure("Extra trucks", f"{extra:,}", note, RED if extra > 0.2 * trucks.baseline else GOOD)
+            state = RED if extra > HIGH_COST * trucks.baseline else GOOD
+            yield Figure(name="Extra trucks", value=f"{extra:,}", note=note, state=state)
         else:
-            yield _figure("Trucks", f"{plan.num_bins:,}", "on the release")
+            yield Figure(name="Trucks", value=f"{plan.num_bins:,}", note="on the release")
         if fits is not None:
             over = round((1 - fits.value) * plan.num_bins)
-            yield _figure("Overloaded", f"{over:,}", f"of {several(plan.num_bins, 'truck')}", WARN if over else GOOD)
+            note = f"of {several(plan.num_bins, 'truck')}"
+            yield Figure(name="Overloaded", value=f"{over:,}", note=note, state=WARN if over else GOOD)
     for name, label in (("record linkage", "Chance to find one"), ("truck linkage", "Chance to name its truck")):
         if (item := _found(measured, name)) is not None:
             high = HIGH_LINKAGE if name == "truck linkage" else HIGH_CHANCE
             state = RED if item.value >= high else WARN if item.value >= high / 2 else GOOD
-            yield _figure(label, _odds(item.value), f"{percent(item.value)} on average", state)
+            yield Figure(name=label, value=_odds(item.value), note=f"{percent(item.value)} on average", state=state)
 
 
 def _odds(chance: float) -> str:
     return "certain" if chance > 0.95 else f"1 in {number_text(max(1.1, round(1 / chance, 1)))}" if chance else "none"
 
 
-def _count_figures(dry: DryRun) -> list[dict[str, Any]]:
+def _count_figures(dry: DryRun) -> list[Figure]:
     """Say how far off the sums of each level are predicted to be."""
     if dry.usefulness is None:
         return []
     states = {"good": GOOD, "rough": WARN, "noise": RED}
-    levels = dry.usefulness.expected.levels
-    return [
-        _figure(level.level, percent(level.error), f"{level.verdict}: {level_words(level)}", states[level.verdict])
-        for level in levels
-    ]
+    figures = []
+    for level in dry.usefulness.expected.levels:
+        note, state = f"{level.verdict}: {level_words(level)}", states[level.verdict]
+        figures.append(Figure(name=level.level, value=percent(level.error), note=note, state=state))
+    return figures
 
 
-def _side_by_side(rows: Dataset, release: Release, key: Key) -> dict[str, Any]:
+def _side_by_side(rows: Dataset, release: Release, key: Key) -> dict[str, Sheet]:
     """Show ten records as they are and as they would be released."""
     table = key.table.to_pydict()
     if not table["row"]:
-        return {"before": [], "after": [], "columns_before": [], "columns_after": []}
+        return {}
     picked = np.unique(np.linspace(0, len(table["row"]) - 1, NUM_LINES).astype(int))
     sources = np.array([table["source_row"][at] for at in picked], dtype=np.int64)
     records, own = rows.parts.records_of(sources), rows.original.take(sources)
@@ -164,15 +218,11 @@ def _side_by_side(rows: Dataset, release: Release, key: Key) -> dict[str, Any]:
             columns[item.name] = own.column(item.name)
         elif item.role is not Role.DROP:
             columns[item.name] = rows.column(item.name).take(pa.array(records))
-    before = pa.table(columns)
     after = release.data.take([table["row"][at] for at in picked])
-    return {
-        **{f"{name}_before": value for name, value in _cells(before).items()},
-        **{f"{name}_after": value for name, value in _cells(after).items()},
-    }
+    return {"Ten of your rows": _sheet(pa.table(columns)), "The same rows as released": _sheet(after)}
 
 
-def _counts_side_by_side(rows: Dataset, release: Release) -> dict[str, Any]:
+def _most_frequent(rows: Dataset, release: Release) -> dict[str, Sheet]:
     """Show the ten most frequent types of trips: true and released counts."""
     counted, (cells, counts) = true_counts(rows), release.counted()
     universe, released = counted.universe, dict(zip(cells.tolist(), counts.tolist(), strict=True))
@@ -187,12 +237,13 @@ def _counts_side_by_side(rows: Dataset, release: Release) -> dict[str, Any]:
             *labels, counted.cells[first].tolist(), counted.counts[first].tolist(), strict=True
         )
     ]
-    return {"columns": [*universe.cell_columns, "true trips", "released trips"], "lines": lines}
+    names = [*universe.cell_columns, "true trips", "released trips"]
+    return {"The ten most frequent trips, true and as one release would have them": Sheet(columns=names, lines=lines)}
 
 
-def _cells(table: Any) -> dict[str, Any]:
+def _sheet(table: Any) -> Sheet:
     lines = [["" if cell is None else _text(cell) for cell in row.values()] for row in table.to_pylist()]
-    return {"columns": table.column_names, "lines": lines}
+    return Sheet(columns=table.column_names, lines=lines)
 
 
 def _text(cell: object) -> str:
@@ -201,20 +252,20 @@ def _text(cell: object) -> str:
     return ", ".join(map(str, cell)) if isinstance(cell, list) else str(cell)[:80]
 
 
-def _remedies(rules: Policy, dry: DryRun, figures: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
-    """Offer policies that would help, each as a label and its text."""
+def _offers(rules: Policy, dry: DryRun, figures: list[Figure]) -> Iterator[Offer]:
+    """Offer policies that would help where something is red."""
     document = copy.deepcopy(dict(rules.document))
     mechanism, kind = document["mechanism"], MECHANISMS[str(rules.mechanism["name"])]
-    red = [figure for figure in figures if figure["state"] == RED]
-    if "k" in mechanism and any("Chance" in figure["name"] for figure in red):
+    red = [figure for figure in figures if figure.state == RED]
+    if "k" in mechanism and any("Chance" in figure.name for figure in red):
         for k in (2 * int(mechanism["k"]), 4 * int(mechanism["k"])):
-            yield {"label": f"Use k = {k}", "policy": _written(document, {"mechanism": {"k": k}})}
+            yield Offer(label=f"Use k = {k}", policy=_written(document, {"mechanism": {"k": k}}))
     statistic = kind.model_fields.get("statistic")
     if statistic is not None and mechanism.get("statistic", statistic.default) == "multiset" and red:
-        label = "Publish bounds instead of every value"
-        yield {"label": label, "policy": _written(document, {"mechanism": {"statistic": "bounds"}})}
+        text = _written(document, {"mechanism": {"statistic": "bounds"}})
+        yield Offer(label="Publish bounds instead of every value", policy=text)
     for remedy in dry.usefulness.remedies if dry.usefulness is not None else ():
-        changes: dict[str, Any] = {}
+        changes: Any = {}
         for part in remedy.change.split("; "):
             if (match := _CHANGE.fullmatch(part)) is None:
                 break
@@ -223,10 +274,10 @@ def _remedies(rules: Policy, dry: DryRun, figures: list[dict[str, Any]]) -> Iter
                 where = where.setdefault(name, {})
             where |= {name: tomllib.loads(f"x = {text}")["x"] for name, text in _SET.findall(match[1])}
         else:
-            yield {"label": f"Write {remedy.change}", "policy": _written(document, changes)}
+            yield Offer(label=f"Write {remedy.change}", policy=_written(document, changes))
 
 
-def _written(document: Mapping[str, Any], changes: Mapping[str, Any]) -> str:
+def _written(document: Document, changes: Document) -> str:
     """Write a policy with some values changed; another mechanism keeps nothing of the one before but its epsilon."""
 
     def merged(old: Any, new: Any) -> Any:

@@ -70,7 +70,7 @@ class Change:
     at: int
     policy: int  # number of the policy file; 0: none yet
     data: int  # number of the uploaded file; 0: none yet
-    settings: dict[str, Any]  # what the studio asks beyond the policy: the file's columns, capacity, period ...
+    settings: dict[str, str]  # what the studio asks beyond the policy: capacity, period ...
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Project:
         return self.now.version
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, str]:
         return self.now.settings
 
     @property
@@ -200,7 +200,7 @@ class Projects:
         *,
         policy: str | None = None,  # the new text
         data: int | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, str | None] | None = None,
     ) -> Project:
         """Change a project, unless it was changed since: all of the change is kept, or nothing."""
         before = self.get(project.id)
@@ -212,7 +212,7 @@ class Projects:
             number = version + 1
             if before.version == version:  # a file of a version that never came to be is replaced
                 self._write(project.folder / policy_name(number), policy)
-        after = {**before.settings, **(settings or {})}
+        after: dict[str, str | None] = {**before.settings, **(settings or {})}
         line = (
             project.id, version + 1, what, by, int(time.time()), number, before.now.data if data is None else data,
             json.dumps({name: value for name, value in after.items() if value is not None}),

@@ -138,6 +138,7 @@ class Visit:
             "nav": self.studio.nav(self, project),
             "here": self.request.url.path,
             "project": project,
+            "said": self.said,
             **content,
         }
         text = draw.render(f"studio/{template}.html", inside)
@@ -159,6 +160,13 @@ class Visit:
     def wait(self, job_id: str) -> Response:
         """Go to the page that waits for a job."""
         return self.go(f"/studio/jobs/{job_id}")
+
+    def said(self, job: Job) -> str:
+        """Return why a job failed, with the names that people gave their files."""
+        text, project = job.message, self.studio.projects.get(job.project)
+        for file in reversed(self.studio.projects.files(project) if project is not None else []):
+            text = text.replace(file.name, file.label)
+        return text
 
     def document(self, path: Path) -> Response:
         """Show a page that the product wrote, under the rules it states, apart from the studio's own pages."""
@@ -334,7 +342,7 @@ def _locked(path: Path) -> Any:
     return lock
 
 
-def _both(studio: Studio, visit: Visit, conflict: Conflict) -> dict[str, Any]:
+def _both(studio: Studio, visit: Visit, conflict: Conflict) -> dict[str, object]:
     """Show what was kept in the meantime beside what this browser sent."""
     project = studio.projects.get(conflict.project.id) or conflict.project
     since = [change for change in studio.projects.history(project) if change.version > conflict.version]

@@ -146,8 +146,9 @@ class Door:
         else:
             self.book.write("DELETE FROM sessions WHERE expires < ?", int(time.time()))
             self.book.write("INSERT INTO sessions VALUES (?, ?, ?)", hashed(session), key, expires)
-        how: dict[str, Any] = {"httponly": True, "samesite": "lax", "secure": self._secure}
-        response.set_cookie(COOKIE, session, max_age=SESSION_SECONDS, **how)
+        response.set_cookie(
+            COOKIE, session, max_age=SESSION_SECONDS, httponly=True, samesite="lax", secure=self._secure
+        )
         return response
 
     def end(self, session: str | None) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that does one job of the studio: ``python -m dunnage.serving.worker MEMORY_MB``.
 
-It loads what most jobs need, and waits for one line with a folder, a module and its arguments. It runs the module as
-Python's ``-m`` does, within a limit of memory, and ends when the studio that started it ends: the studio holds the
-other end of its standard input.
+It loads what most jobs need, if there is time, and waits for one line with a folder, a module and its arguments. It
+runs the module as Python's ``-m`` does, within a limit of memory, and ends when the studio that started it ends: the
+studio holds the other end of its standard input.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import json
 import os
 import resource
 import runpy
+import select
 import signal
 import sys
 import threading
-
-from dunnage.mechanisms import MECHANISMS
 
 
 def _follow() -> None:
@@ -32,9 +31,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold private rows
     with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 20, resource.RLIM_INFINITY))
-    for name in ("advising.rows", "auditing.run", "showing.audit", "showing.text"):
-        importlib.import_module(f"dunnage.{name}")
-    list(MECHANISMS.values())  # each is loaded when it is looked up
+    if not select.select([0], [], [], 0)[0]:  # there is time before the first job
+        for name in ("advising.rows", "auditing.run", "showing.audit", "showing.text"):
+            importlib.import_module(f"dunnage.{name}")
+        list(importlib.import_module("dunnage.mechanisms").MECHANISMS.values())  # each is loaded when looked up
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(0, 1 << 16)

@@ -109,7 +109,8 @@ def mass_of(lengths: tuple[int, ...], law: NoiseLaw, stride: int = 1) -> Mass:
     if law.tube == math.inf:
         return Mass(total, ())
     # exp(-furthest / tube) is the chance that a geometric radius is at least as large.
-    wide, pull, kept, radii = [np.full(n, 2**40) for n in lengths], math.exp(-stride / law.tube), 0.0, []
+    wide, pull, kept = [np.full(n, 2**40) for n in lengths], math.exp(-stride / law.tube), 0.0
+    radii: list[tuple[int, float]] = []
     while pull ** len(radii) * total > _REST * kept:
         radii.append((stride * len(radii) + stride // 2, (1 - pull) * pull ** len(radii)))
         kept += radii[-1][1] * _stay(wide, law, radii[-1][0]) * (1 + 1e-9)
@@ -162,7 +163,18 @@ def margins_of(lengths: Sequence[int], law: NoiseLaw, risk: float, rough: bool =
     while not rough and not holds(rounded(high)):
         high += 1
     margins = rounded(high)
-    if sum(lengths) <= MAX_TIGHTENED:  # whole numbers leave some of the risk unused
+    # Whole numbers leave some of the risk unused: many margins are lowered from both ends on, few one by one.
+    if sum(lengths) > MAX_TIGHTENED and not rough:
+        whole, low, high = margins, 0, (max(lengths) + 1) // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            outer = [np.minimum(np.arange(num), num - 1 - np.arange(num)) < middle for num in lengths]
+            lowered_ends = [np.maximum(own - ends, 0) for own, ends in zip(whole, outer, strict=True)]
+            if holds(lowered_ends):
+                margins, low = lowered_ends, middle
+            else:
+                high = middle
+    if sum(lengths) <= MAX_TIGHTENED:
         lowered = True
         while lowered:
             lowered = False

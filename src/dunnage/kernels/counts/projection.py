@@ -50,6 +50,7 @@ EXACT = 1e-13  # largest relative residual below which only rounding is left
 UNSETTLED = 1e-3  # largest relative residual above which blocks are brought to rest again
 ROUNDED = 1e-11  # the same where sums cancel
 MAX_ARROW = 1e9  # operations of one step by blocks up to which that is the way to go
+_GLANCE = 4096  # join groups that are compared first
 SMALL = 3e7  # operations up to which a step by blocks beats the fixed cost of other ways
 
 
@@ -77,13 +78,22 @@ class Family:
         return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
     @cached_property
-    def members(self) -> IntArray:
-        """For each feature and join group the number of its group among all groups of all features."""
-        return np.stack([first + own for first, own in zip(self.firsts[:-1], self.groups, strict=True)])
-
-    @cached_property
     def plan(self) -> NewtonPlan:
         return _plan(self)
+
+    @cached_property
+    def inner(self) -> tuple[Family, list[int]] | None:
+        """Return the features local to blocks, as a family, and which they are, if steps of all are not by blocks."""
+        if self.plan.arrow is not None or self.blocks is None:
+            return None
+        num = int(self.blocks.max(initial=0)) + 1
+        every = enumerate(zip(self.groups, self.sizes, strict=True))
+        local = [feature for feature, (own, size) in every if size >= num and _refines(own, self.blocks, size)]
+        if not local or len(local) == len(self.sizes):
+            return None
+        groups, sizes = tuple(self.groups[at] for at in local), tuple(self.sizes[at] for at in local)
+        part = Family(groups=groups, sizes=sizes, ratios=tuple(self.ratios[at] for at in local), blocks=self.blocks)
+        return (part, local) if part.plan.arrow is not None else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -201,8 +211,7 @@ def settle(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray) -> None:
     arrow, chains = plan.arrow, plan.inner_chains
     if arrow is not None and chains is not None:
         bounds = np.searchsorted(plan.blocks[problem.used], np.arange(len(arrow.widths) + 1))
-        used = arrow._replace(places=_columns(arrow.places, problem.used))
-        settle_blocks(problem.listed, problem.tree, chains, bounds, used, unknowns)
+        settle_blocks(problem.listed, problem.tree, chains, bounds, plan.in_use(problem.used), unknowns)
 
 
 def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray, floors: FloatArray | None) -> tuple[_Look, int]:
@@ -266,6 +275,7 @@ class NewtonPlan:
     leaves: IntArray  # for each chain and join group the unknown of the lowest feature of the chain
     # How steps are solved: by blocks and a few shared unknowns, where entries are; if None, by conjugate gradients
     arrow: Arrow | None = None
+    places: Callable[[IntArray], IntArray] | None = None  # those of join groups in use
     blocks: IntArray  # block of each join group
     coarsest: int = 0  # coarsest feature local to blocks: its sums give the level where a first list of cells may end
 
@@ -299,15 +309,21 @@ class NewtonPlan:
         parts = dict(zip(self.order, np.split(flat, self.firsts[1:-1]), strict=True))
         return tuple(parts[feature] for feature in range(len(self.order)))
 
+    def in_use(self, used: IntArray) -> Arrow:
+        assert self.arrow is not None
+        assert self.places is not None
+        return self.arrow._replace(places=self.places(used))
+
     def solver(self, used: IntArray) -> Callable[[IntArray, FloatArray, float], FloatArray]:
         """Return a function that makes a Newton step from active cells and gradient, over the join groups in use."""
         if self.arrow is not None:
-            arrow = self.arrow._replace(places=_columns(self.arrow.places, used))
+            arrow = self.in_use(used)
             return lambda counts, gradient, close: arrow_step(counts, gradient, arrow)
         # The feature with the most groups ends a chain, and comes last. Its unknowns meet no other of their own, and
         # those without active cells say nothing.
         first, last = int(self.firsts[-2]), int(np.argmax(self.leaves[:, 0]))
-        leaves, inside = np.delete(self.leaves, last, axis=0)[:, used], self.leaves[last, used] - first
+        leaves = _columns(self.leaves, used)
+        leaves, inside = np.delete(leaves, last, axis=0), leaves[last] - first
         parent, slack, above, weak = self.parent[:first], self.slack[:first], self.parent[first:], self.slack[first:]
 
         def step(counts: IntArray, gradient: FloatArray, close: float) -> FloatArray:
@@ -353,10 +369,13 @@ def _plan(family: Family) -> NewtonPlan:
     rest = len(parent) - max(family.sizes)
     if cost > min(MAX_ARROW, SMALL + rest**3 / 20):
         return plan
-    return replace(plan, arrow=_arrow(plan, family, blocks, local, first))
+    arrow, places = _arrow(plan, family, blocks, local, first)
+    return replace(plan, arrow=arrow, places=places)
 
 
 def _refines(fine: IntArray, coarse: IntArray, size: int) -> bool:
+    if len(fine) > 2 * _GLANCE and not _refines(fine[:_GLANCE], coarse[:_GLANCE], size):
+        return False  # most pairs of features show it at once
     above = np.zeros(size, dtype=np.int64)
     above[fine] = coarse
     return bool(np.array_equal(above[fine], coarse))
@@ -406,7 +425,10 @@ def block_of_groups(family: Family, blocks: IntArray, feature: int) -> IntArray:
     return block_of
 
 
-def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int], first: dict[int, int]) -> Arrow:
+def _arrow(
+    bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int], first: dict[int, int]
+) -> tuple[Arrow, Callable[[IntArray], IntArray]]:
+    """Return a Hessian by blocks, and a function for the entries of join groups in use: few of them are."""
     block = np.full(len(bare.parent), -1, dtype=np.int64)
     for feature in local:
         stretch = slice(first[feature], first[feature] + family.sizes[feature])
@@ -438,8 +460,8 @@ def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int],
     np.add.at(fixed, entry(everyone, everyone), bare.slack)
     np.add.at(fixed, entry(above, above), slack)
     np.add.at(fixed, entry(below, above), -slack)
-    pairs = combinations_with_replacement(bare.leaves, 2)
-    return Arrow(
+    pairs = list(combinations_with_replacement(bare.leaves, 2))
+    arrow = Arrow(
         num_shared=num_shared,
         inner_starts=inner_starts,
         cross_starts=cross_starts,
@@ -447,8 +469,9 @@ def _arrow(bare: NewtonPlan, family: Family, blocks: IntArray, local: list[int],
         begins=begins,
         members=members,
         fixed=fixed,
-        places=np.stack([entry(one, other) for one, other in pairs]),
+        places=np.zeros((0, 0), dtype=np.int64),
     )
+    return arrow, lambda used: np.stack([entry(one[used], other[used]) for one, other in pairs])
 
 
 def optimality(
@@ -460,8 +483,11 @@ def optimality(
     # values of its terms), feasibility (how far x_j is below zero, over the largest absolute value or count) and
     # complementarity (if both are positive, the smaller of the two, each over its scale). It is computed from x alone
     # and does not change when values and sums, or all weights, are multiplied by a number.
-    flat = np.concatenate([np.asarray(part, dtype=np.float64) for part in sums])
-    worst, totals = conditions(x, values, starts, family.members, np.array(family.ratios, dtype=np.float64), flat)
+    flat, used = np.concatenate([np.asarray(part, dtype=np.float64) for part in sums]), np.flatnonzero(np.diff(starts))
+    # members : for each feature and join group with cells the number of its group among all groups of all features
+    members = np.stack([first + own[used] for first, own in zip(family.firsts[:-1], family.groups, strict=True)])
+    starts = np.append(starts[used], starts[-1])
+    worst, totals = conditions(x, values, starts, members, np.array(family.ratios, dtype=np.float64), flat)
     return float(worst), tuple(np.split(totals, family.firsts[1:-1]))
 
 
@@ -503,7 +529,7 @@ class Arrow(NamedTuple):
     begins: IntArray  # first member of each block
     members: IntArray  # unknowns block by block, the shared ones last
     fixed: FloatArray  # the part that does not depend on active cells
-    places: IntArray  # for each pair of chains and join group the entry that its active cells add to
+    places: IntArray  # for each pair of chains and join group in use the entry that its active cells add to
 
 
 class Chains(NamedTuple):

@@ -88,7 +88,7 @@ def project_table(
     # Sort only cells that may become positive: first those above a level from a histogram, then more where it was too
     # high.
     values, low, top = _whole(values)
-    plan, coarsest, blocks = family.plan, family.plan.coarsest, family.plan.blocks
+    coarsest, blocks = family.plan.coarsest, family.plan.blocks
     # Guess multipliers, and floors with ever more cells above them: in each block the level above which values add up
     # to the noisy sum.
     duals, ladder = [np.zeros(size) for size in family.sizes], [np.full(len(family), -np.inf)]
@@ -101,18 +101,46 @@ def project_table(
         bins = Bins(low, high, ((high - low) // BINS).bit_length())
         guess, floors, above_floor = first_levels(values, starts, blocks, bins, wanted, SPARE)
         duals[coarsest], ladder = -guess[above], list(floors[:, blocks])
-    candidates = list_cells(values, starts, ladder[0], above_floor)
+    candidates, iterations = list_cells(values, starts, ladder[0], above_floor), 0
+    if (inner := family.inner) is not None:  # what is local to blocks is quick, and leaves little for the others
+        part, features = inner
+        own_sums, own_duals = [sums[feature] for feature in features], [duals[feature] for feature in features]
+        candidates, projection = _project_listed(
+            values, starts, part, own_sums, candidates, ladder, duals=own_duals, tolerance=math.inf
+        )
+        for feature, own in zip(features, projection.duals, strict=True):
+            duals[feature] = own
+        ladder, iterations = [], projection.iterations
+    candidates, projection = _project_listed(
+        values, starts, family, sums, candidates, ladder, duals=duals, tolerance=tolerance
+    )
+    cells, x = positive(projection.x, candidates.cells, candidates.starts, projection.counts)
+    return replace(projection, x=x, cells=cells, iterations=iterations + projection.iterations)
+
+
+def _project_listed(
+    values: IntArray,
+    starts: IntArray,
+    family: Family,
+    sums: Sequence[FloatArray],
+    candidates: ListedCells,  # to start with
+    ladder: list[FloatArray],  # floors with ever more cells above them, the first of them that of the candidates
+    *,
+    duals: list[FloatArray],
+    tolerance: float,
+) -> tuple[ListedCells, Projection]:
+    """Return the projection of a whole table, and the cells that it needs."""
+    plan = family.plan
     unknowns, rungs, iterations = plan.start(duals), iter(ladder[1:]), 0
     while True:
         problem = problem_of(plan, candidates, sums)
         settle(plan, problem, unknowns)
-        theta = levels(plan.leaves, unknowns)[0]
-        if plan.inner_chains is None or not np.any(-theta < candidates.floors):  # else blocks by themselves need more
+        theta = None if plan.inner_chains is None else levels(plan.leaves, unknowns)[0]
+        if theta is None or not np.any(-theta < candidates.floors):  # else blocks by themselves need more
             projection = project_problem(candidates, family, sums, problem, unknowns, tolerance, short=True)
             iterations += projection.iterations
             if not projection.needed.any():
-                cells, x = positive(projection.x, candidates.cells, candidates.starts, projection.counts)
-                return replace(projection, x=x, cells=cells, iterations=iterations)
+                return candidates, replace(projection, iterations=iterations)
             unknowns, theta = plan.start(projection.duals), projection.theta
         # List more cells of the join groups that need them, twice as far down as was missing, so that a group that is
         # short repeatedly is soon listed completely. But list none below the next rung: if few cells are listed, theta

@@ -178,6 +178,13 @@ class EstimatesKind(Kind):
         lines = [f"Reports     {name}: {tiers_words(tiers)}" for name, tiers in sorted(measures.reports.items())]
         lines += [f"Map         {name}: {message}" for name, message in sorted((measures.maps or {}).items())]
         lines += [f"Loss        {words}" for words in self.loss_words(release.certificate)]
+        if (shuffled := measures.shuffled) is not None:
+            lines += [
+                f"Shuffled    {name}, {tier}: one report {epsilon:g}, delta {shuffled.delta:g} ({shuffled.basis})"
+                for name, tiers in sorted(shuffled.epsilon.items())
+                for tier, epsilon in tiers.items()
+            ]
+            lines.append(f"Trust       {shuffled.trust}")
         filled = {
             item.name: f" (missing: {words})"
             for item in release.certificate.attributes

@@ -593,9 +593,11 @@ def _check_domains(release: Release) -> str:
                 counts = column.flatten().to_numpy(zero_copy_only=False)
                 fits = np.array_equal(pc.list_value_length(column).to_numpy(zero_copy_only=False), sizes)
                 fits = fits and bool((counts >= 1).all())
-                sums = np.bincount(new_set, weights=counts, minlength=len(sizes)) if fits else None
+                fits = fits and np.array_equal(
+                    np.bincount(new_set, weights=counts, minlength=len(sizes)), classes.column("size").to_numpy()
+                )
                 require(
-                    fits and np.array_equal(sums, classes.column("size").to_numpy()),
+                    fits,
                     f"classes: counts of {name} do not add up to the records of their class",
                 )
             if name + DIAMETER_SUFFIX in classes.column_names:

@@ -399,19 +399,21 @@ const checker = (facts) => {
       return { data: [["row", "integer"], ...asIs, ...general.flatMap((item) => ["", "_lower", "_upper"].map((end) => [item.name + end, type(item)]))] };
     }
     const { statistic } = content.mechanism;
-    const ends = ["mean", "multiset"].includes(statistic) ? ["_lower", "_upper", "_mean"] : ["_lower", "_upper"];
+    const clustered = "distortion" in content.measures;
+    const ends = !clustered && ["mean", "multiset"].includes(statistic) ? ["_lower", "_upper", "_mean"] : ["_lower", "_upper"];
     const classes = general.flatMap((item) => {
       if (isNumber(item)) return ends.map((end) => [item.name + end, type(item)]);
       const set = isSetValued(content, item);
-      const wide = set && item.domain.kind === "graph" ? [[`${item.name}_diameter`, "number"]] : [];
-      return [[item.name, set ? "set" : "text"], ...wide];
+      const wide = set && item.domain.kind === "graph" ? [[item.name + facts.diameter, "number"]] : [];
+      const counts = set && statistic === "multiset" ? [[item.name + facts.counts, "set"]] : [];
+      return [[item.name, set ? "set" : "text"], ...wide, ...counts];
     });
     const tables = {
       data: [["row", "integer"], ["class_id", "integer"], ...asIs, ...classes],
       classes: [["class_id", "integer"], ["size", "integer"], ...classes],
     };
     const member = general.map((item) => [item.name, isNumber(item) ? type(item) : "text"]);
-    return statistic === "multiset" ? { ...tables, members: [["class_id", "integer"], ...member] } : tables;
+    return statistic === "multiset" && !clustered ? { ...tables, members: [["class_id", "integer"], ...member] } : tables;
   }
 
   function* checkRows(content, tables) {
@@ -515,6 +517,10 @@ const checker = (facts) => {
         const rising = (codes) => codes.every((one, at) => one !== undefined && (at === 0 || codes[at - 1] < one));
         const sound = (labels, size) => labels.length <= size && rising(labels.map((label) => code.get(label)));
         need(every(classes, [name, "size"], sound), `classes: a set of ${name} leaves the public domain, is not in order, or has more values than its class has records`);
+        if (!(name + facts.counts in classes.of)) continue;
+        const adds = (labels, counts, size) =>
+          counts.length === labels.length && counts.every((num) => /^[1-9]\d*$/.test(num)) && counts.reduce((sum, num) => sum + Number(num), 0) === size;
+        need(every(classes, [name, name + facts.counts, "size"], adds), `classes: counts of ${name} do not add up to the records of their class`);
       } else {
         const top = domain.kind === "tree" || "distortion" in content.measures ? [] : [facts.any];
         need(classes.of[name].values.every(insideOf(domain, top)), `classes: ${name} has a label that is not a node of the public hierarchy`);
