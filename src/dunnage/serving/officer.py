@@ -18,7 +18,7 @@ from starlette.responses import Response
 from dunnage.auditing.run import AUDIT_FILE, Audit
 from dunnage.errors import DunnageError, LedgerError
 from dunnage.ledger import Ledger, Rule
-from dunnage.ledger.approvals import signer
+from dunnage.ledger.book import signer
 from dunnage.ledger.entries import Entry, Kind
 from dunnage.ledger.telling import Told, told
 from dunnage.model import documents
