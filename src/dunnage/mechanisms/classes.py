@@ -327,7 +327,7 @@ class ClassMechanism(ClassRelease):
         statistic: Statistic = "bounds" if self.by_attribute else getattr(self, "statistic", "bounds")
         summary, sizes = class_table(dataset, prepared, statistic), prepared.sizes
         k = prepared.figures.get("k_chosen", self.least_k)
-        own, occurrences = prepared.rows, dict[str, Any]()
+        own, occurrences = prepared.rows, dict[str, Finest]()
         if found := own.strata if own is not None else prepared.found if dataset.elsewhere else None:
             maker = ClassRows(found=found, summary=summary, k=k)
             drawn = dataset.draw_rows(maker, noise, None if own is None else own.of_position)
@@ -361,7 +361,7 @@ class ClassMechanism(ClassRelease):
         figures |= {"levels": prepared.level_of} if prepared.levels else {}
         figures["sensitive"] = {
             a.name: sensitive_measures(
-                occurrences[a.name].numbers(CLASS),
+                occurrences[a.name].numbers(CLASS).astype(np.int64),
                 ranked(occurrences[a.name].column(a.name), a.describe()),
                 occurrences[a.name].counts,
                 ordered=self.sensitive_order,

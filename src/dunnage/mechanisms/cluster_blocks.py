@@ -14,7 +14,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -257,7 +257,11 @@ class BlockSorting(Private):
             classes[start:end] = np.where(found >= 0, found + num, -1)
             parts.append(np.full(int(found.max(initial=-1)) + 1, part))
             num += len(parts[-1])
-        made: dict[str, Any] = {"row": lines["row"], "class": classes.astype(np.int32), "part": np.concatenate(parts)}
+        made: dict[str, npt.NDArray[Any]] = {
+            "row": lines["row"],
+            "class": classes.astype(np.int32),
+            "part": np.concatenate(parts),
+        }
         inside = np.flatnonzero(classes >= 0)
         inside = inside[np.argsort(classes[inside], kind="stable")]
         made["sizes"] = np.bincount(classes[inside], minlength=num)
@@ -267,7 +271,7 @@ class BlockSorting(Private):
             pairs = classes[inside] * len(item.values) + lines[f"sensitive{at}"][inside]
             made[f"pair{at}"], made[f"times{at}"] = np.unique(pairs, return_counts=True)
         sink = io.BytesIO()
-        np.savez(sink, **made)
+        np.savez(sink, **cast("Any", made))
         return sink.getvalue()
 
 
@@ -322,5 +326,4 @@ def _joined(sorting: BlockSorting, dataset: Any, usable: int, progress: Progress
         columns = {CLASS: pa.array(looks[classes]), item.name: item.values.take(pa.array(codes))}
         occurrences[item.name] = Finest.of(columns, joined[f"times{at}"])
     own_rows = RowClasses(of_position, sizes, sorting.parts.strata, occurrences)
-    stated = compared.checked(dataset, sizes, generalised)
-    return EquivalenceClasses(of_row=np.zeros(0, dtype=np.int64), rows=own_rows, **stated)
+    return compared.checked(dataset, sizes, generalised, of_row=np.zeros(0, dtype=np.int64), rows=own_rows)

@@ -694,8 +694,10 @@ class Comparison(Private):
         _, representative, merged = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
         return merged.reshape(-1), [_chosen(of_class, representative) for of_class, _ in columns]
 
-    def checked(self, dataset: Dataset, sizes: IntArray, generalised: Sequence[Generalised]) -> dict[str, Any]:
-        """Check widths and suppression, and return what is stated about the classes."""
+    def checked(
+        self, dataset: Dataset, sizes: IntArray, generalised: Sequence[Generalised], **where: Any
+    ) -> EquivalenceClasses:
+        """Check widths and suppression, and return the classes with what is stated about them."""
         sums, num, lost = [], len(dataset), len(dataset) - int(sizes.sum())
         for column, of_class in zip(self.columns, generalised, strict=True):
             widths, name = _widths(of_class, column), column.attribute.name
@@ -711,16 +713,17 @@ class Comparison(Private):
             )
         weights = tuple(self.weights[column.attribute.name] for column in self.columns)
         generalisation = math.fsum(w * s for w, s in zip(weights, sums, strict=True)) / (num - lost)
-        return {
-            "generalised": tuple(generalised),
-            "losses": tuple(value + lost for value in sums),
-            "importance": weights,
-            "metric": measures.DISTORTION_METRIC,
-            "figures": {
+        return EquivalenceClasses(
+            generalised=tuple(generalised),
+            losses=tuple(value + lost for value in sums),
+            importance=weights,
+            metric=measures.DISTORTION_METRIC,
+            figures={
                 "importance": Importance(factors=self.factors, weights=self.weights),
                 "distortion": Distortion(generalisation=generalisation, suppression=lost / num),
             },
-        }
+            **where,
+        )
 
     def refuse_all(self, dataset: Dataset, k: int) -> Refusal:
         return Refusal(
@@ -806,7 +809,10 @@ class _Records:
         if num_persons < k:
             raise InternalError("a class is smaller than k")
         sizes = measures.class_sizes(of_record[of_record >= 0])
-        stated = self.compared.checked(self.dataset, sizes, generalised)
+        of_row = np.empty(len(self), dtype=np.int64)
+        of_row[self.order] = of_record
+        fewest = None if self.person is None else num_persons
+        found = self.compared.checked(self.dataset, sizes, generalised, of_row=of_row, fewest_persons=fewest)
         # Refuse classes if their middles change a statistic by more than allowed (C3).
         for column, values, of_class in zip(self.compared.columns, self.values, generalised, strict=True):
             for statistic, most in dict(self.mechanism.keep).get(column.attribute.name, ()):
@@ -830,10 +836,7 @@ class _Records:
                     f"requires. {'Raise t or k' if diverse else 'Lower l, raise k'}{limited}: larger classes are more "
                     "like the whole table."
                 )
-        of_row = np.empty(len(self), dtype=np.int64)
-        of_row[self.order] = of_record
-        fewest = None if self.person is None else num_persons
-        return EquivalenceClasses(of_row=of_row, fewest_persons=fewest, **stated)
+        return found
 
     def with_best_limits(self, k: int, classes: EquivalenceClasses) -> EquivalenceClasses:
         """Lower the distortion by limits that halve one domain after the other, the most important attribute first."""
