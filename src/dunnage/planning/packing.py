@@ -240,7 +240,8 @@ def pack(
         look = release.class_of_row if base.bin_of_row is None else exchangeable(release)
         least = None if release.noisy else len(np.unique(look)) / len(look)  # no plan on this release gets below
         less = partial(base.lowered, packer.problem)
-        outcome = purchase.spend(base, len(base.kinds), less, mean_linkage, least, stop, hasty=hasty)
+        again = None if release.noisy or base.bin_of_row is None else _go_on(packer.problem)
+        outcome = purchase.spend(base, len(base.kinds), less, mean_linkage, least, stop, again=again, hasty=hasty)
     solution = outcome.solution
     if solution.weighed_last:
         solution = replace(solution, certified=_weighed(packer.problem, solution, deadline))
@@ -288,6 +289,10 @@ def pack(
         notes=tuple(notes),
         unplanned=Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0),
     )
+
+
+def _go_on(problem: PackingProblem) -> Callable[[_Solution, Effort], _Solution | None]:
+    return lambda solution, effort: solution.lowered(problem, 0, effort)
 
 
 def _linkage(release: Release, solution: _Solution) -> Linkage | None:
@@ -687,8 +692,10 @@ class _Packer:
             if upper is not None and cost(upper.kinds) <= cost(kinds):  # upper bounds are spread faster, and fit surely
                 free = len(kinds) - (len(upper.kinds) if len(problem.trucks) == 1 else len(solution.kinds))
                 sure = upper.lowered(problem, free, effort.part(UPPER_SHARE))
-            spread = spread_likely(problem, packer, whole, alike, solution.assignment, kinds, effort)
-            lowest = solution
+            lowest, start = solution, solution.assignment
+            if sure is not None and np.array_equal(sure.kinds, kinds[: len(sure.kinds)]):
+                start = min(start, sure.assignment, key=lambda bins: together(alike, bins))
+            spread = spread_likely(problem, packer, whole, alike, start, kinds, effort)
             if spread is not None:
                 odds = {"at_least": spread.packing.at_least, "at_most": spread.packing.at_most if whole.exact else 1.0}
                 stated = solution.certified if risk == 0 else certified.model_copy(update=odds)

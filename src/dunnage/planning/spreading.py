@@ -118,11 +118,13 @@ class Purchase:
         least: float | None,  # below which no plan gets
         deadline: float,
         *,
+        again: Callable[[Solution, Effort], Solution | None] | None = None,  # goes on with a solution
         hasty: bool = False,
     ) -> Outcome[Solution]:
         requested = self.extra or self.max_linkage is not None
         effort = Effort(deadline, hasty=hasty)
-        first = less(0, effort.part(FIRST_SHARE))
+        part = effort.part(FIRST_SHARE)
+        first, cut_off = less(0, part), part.over
         now = base if first is None else first
         mean = stated(now)
         if mean is None:
@@ -173,8 +175,10 @@ class Purchase:
                 low = fewest(mean, gain * NOTHING_LOWER, self.extra - 1)
                 now, mean = (low.solution, low.mean) if low.mean <= gain * NOTHING_LOWER else (more, gain)
         high = mean >= HIGH_LINKAGE or (least is not None and mean >= max(ABOVE_LEAST * least, LOW_LINKAGE))
-        if not high:
-            return Outcome(now)
+        if not high:  # nothing is offered, so the rest of the time is free
+            more = again(now, effort) if again is not None and cut_off and not requested else None
+            gain = None if more is None else stated(more)
+            return Outcome(now if more is None or gain is None or gain >= mean else more)
         offers: list[LinkageOffer] = []
         already, lowest = self.extra or 0, mean
         for number in sorted({1, 2, max(3, math.ceil(OFFER_SHARE * num_trucks))}):
