@@ -233,9 +233,9 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _types(model: type[BaseModel]) -> dict[str, Any]:
+def _types(model: type[BaseModel]) -> dict[str, object]:
     """Describe a model and those in it for a script: tables (``?`` marks what may be missing), lists, values."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
 
     def of(hint: Any) -> Any:
         origin, parts = typing.get_origin(hint), typing.get_args(hint)

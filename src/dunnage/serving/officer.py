@@ -11,7 +11,7 @@ import contextlib
 import shlex
 import tomllib
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from starlette.responses import Response
 
@@ -24,7 +24,7 @@ from dunnage.ledger.telling import Told, told
 from dunnage.model import documents
 from dunnage.model.certificate import load_public_key, meaning
 from dunnage.model.guarantees import Neighbours, Promise
-from dunnage.model.house import RISKS, House
+from dunnage.model.house import RISKS, Exceeded, House
 from dunnage.model.policy import Policy
 from dunnage.publishing import promise as promise_of
 from dunnage.serving.planner import releases_of
@@ -55,13 +55,30 @@ class Asked:
         return self.state.startswith("waits")
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, str]:
         content = self.entry.content
-        return {name: content.get(name) or "" for name in ("period", "note", "exception")}
+        return {name: str(content.get(name) or "") for name in ("period", "note", "exception")}
 
     @property
     def at(self) -> str:
         return time_text(self.entry.at)
+
+
+class Compared(NamedTuple):
+    """A promise beside the limits of a house."""
+
+    headline: str
+    may_leave: bool
+    lines: list[tuple[str, object, Exceeded | None, bool]]  # limit, its value, how it is exceeded, if it was checked
+
+
+class Line(NamedTuple):
+    """A finding of an audit."""
+
+    level: str
+    share: str
+    sentence: str
+    remedy: str
 
 
 def _dataset(project: Project) -> str:
@@ -106,7 +123,7 @@ def _proposals(project: Project, book: Told | None) -> list[Asked]:
     return made[::-1]
 
 
-def _limits(project: Project, promise: Promise, book: Told | None) -> dict[str, Any] | None:
+def _limits(project: Project, promise: Promise, book: Told | None) -> Compared | None:
     """Compare a promise with the limits of the house; None if there are none."""
     house = House.find(project.folder / "policies")
     if house is None:
@@ -120,7 +137,7 @@ def _limits(project: Project, promise: Promise, book: Told | None) -> dict[str, 
     limits = {name: value for name, value in house.limits.model_dump(mode="json").items() if value is not None}
     exceeded = {item.limit: item for item in clearance.exceeded}
     lines = [(name, value, exceeded.get(name), name in clearance.checked) for name, value in limits.items()]
-    return {"name": house.name, "headline": clearance.headline, "may_leave": clearance.may_leave, "lines": lines}
+    return Compared(clearance.headline, clearance.may_leave, lines)
 
 
 def _audits(project: Project) -> list[tuple[str, Audit]]:
@@ -135,7 +152,7 @@ def _audits(project: Project) -> list[tuple[str, Audit]]:
     return found
 
 
-def findings_of(visit: Visit, audit: Audit) -> list[tuple[str, list[dict[str, Any]]]]:
+def findings_of(visit: Visit, audit: Audit) -> list[tuple[str, list[Line]]]:
     """Return findings by the three risks of regulators, the worst first; nothing about single records.
 
     Figures that take the true data to compute are for officers alone.
@@ -144,11 +161,9 @@ def findings_of(visit: Visit, audit: Audit) -> list[tuple[str, list[dict[str, An
     for risk in RISKS:
         own = [item for item in audit.findings if item.risk == risk and (visit.may(OFFICER) or not item.private)]
         own.sort(key=lambda item: -(item.severity if item.severity is not None else -1.0))
-        lines = [
-            {"name": item.name, "sentence": item.sentence, "remedy": item.remedy, "severity": item.severity,
-             "level": _level(item.severity), "share": "" if item.severity is None else percent(item.severity)}
-            for item in own
-        ]  # fmt: skip
+        shares = ["" if item.severity is None else percent(item.severity) for item in own]
+        lines = [Line(_level(item.severity), share, item.sentence, item.remedy)
+                 for item, share in zip(own, shares, strict=True)]  # fmt: skip
         groups.append((risk, lines))
     return groups
 
@@ -192,7 +207,7 @@ def _decision(visit: Visit) -> Response:
 def _decision_page(visit: Visit, problems: list[str], status: int) -> Response:
     """Show what is asked to leave, against which limits, what it assumes, and what an audit found."""
     project, book, asked = _asked(visit)
-    content: dict[str, Any] = {"promise": None, "limits": None, "terms": []}
+    content: dict[str, object] = {"promise": None, "limits": None, "terms": []}
     if asked.policy is not None:
         stated = promise_of(asked.policy)
         columns = [(item.name, str(item.role), item.kind or "") for item in asked.policy.schema.attributes]
