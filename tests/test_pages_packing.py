@@ -60,6 +60,13 @@ def test_plans_that_always_fit_do_not_say_that_trucks_can_be_overloaded() -> Non
         assert "110" in page.text
 
 
+def test_a_sealed_page_does_not_promise_less_than_its_linkage() -> None:
+    """It said that the true chance "can be lower" than a share of a class, where the plan states 99 % at worst."""
+    release = published([10, 100], 2)
+    page = check_closed(plan_page(dn.pack(release, capacity=120, model=dn.Sealed(), seconds=1), release))
+    assert "can be lower" not in page.text
+
+
 def test_the_bounds_of_loads_hold_in_truth_and_classes_are_ranked_by_linkage() -> None:
     data, release, key = released()
     plan = dn.pack(release, capacity=250, model=dn.Stochastic(risk=0.1), by="destination", seconds=1)

@@ -123,7 +123,8 @@ def bounded_text(value: Fraction, *, up: bool, digits: int = 3) -> str:
 def shown(value: object) -> str:
     """Write a public value for an error message, shortened if necessary; of a frame or another object only its type."""
     # Somebody who mixes up arguments may have passed rows: their repr would show the first ones.
-    if type(value).__module__.partition(".")[0] in _WITH_ROWS and not isinstance(value, Real | str):
+    of_frames = type(value).__module__.partition(".")[0] in _WITH_ROWS and not isinstance(value, str)
+    if of_frames and getattr(value, "shape", None) != ():
         return f"a {type(value).__name__}"
     try:
         text = str(value) if isinstance(value, Decimal) else repr(value)

@@ -74,7 +74,9 @@ from dunnage.release import Release, Uncertain
 Progress = Callable[[str], None]
 
 DEFAULT_SECONDS = 60.0
-LINKAGE_SHARE = 0.3  # of the time that is kept for linkage, up to a second and more for many rows
+# Of the time that is kept for linkage, up to a second and more for many rows; less of the first seconds, in which most
+# trucks are saved
+LINKAGE_SHARE, FIRST_SECONDS, FIRST_LINKAGE_SHARE = 0.3, 2.0, 0.15
 ROWS_A_SECOND = 2000
 WEIGHED_TIMES = 3  # as long, where probabilities are computed
 MIN_LINKAGE_SECONDS = 0.25
@@ -215,7 +217,8 @@ def pack(
     problem.check_spread()
     deadline = start + seconds
     weighs = isinstance(chosen, Stochastic) and not release.noisy
-    reserve = min(LINKAGE_SHARE * seconds, (1 + len(release) / ROWS_A_SECOND) * (WEIGHED_TIMES if weighs else 1))
+    kept = max(FIRST_LINKAGE_SHARE * seconds, LINKAGE_SHARE * (seconds - FIRST_SECONDS))
+    reserve = min(kept, (1 + len(release) / ROWS_A_SECOND) * (WEIGHED_TIMES if weighs else 1))
     packer = _Packer(problem.with_margin(margin), deadline - reserve, progress)
     base = packer.solve(chosen) if box is None else packer.placed(chosen, box)
     if progress is not None:
