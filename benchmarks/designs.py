@@ -15,6 +15,7 @@ still cover every point equally, so the law is exact for every epsilon; values a
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import defaultdict
 from fractions import Fraction
 from typing import NamedTuple
@@ -113,6 +114,7 @@ def main() -> None:
     print('"""Laws for one number by epsilon, from ``benchmarks/designs.py``."""\n')
     print("# By epsilon: the points on either side of the middle; and intervals with their weights and values: the")
     print("# first point, the one after the last, whole weight, value. Mirror images are left out.")
+    print("# fmt: off")
     print("DESIGNS: dict[str, tuple[int, tuple[tuple[int, int, int, float], ...]]] = {")
     for epsilon in EPSILONS:
         points = 4 if epsilon < 1 else 8 if epsilon < FINE else 16
@@ -125,7 +127,8 @@ def main() -> None:
             if first + stop <= num
         ]
         lines = ", ".join(f"({a}, {b}, {w}, {v if abs(v) > 1e-9 else 0.0})" for a, b, w, v in arcs)
-        print(f'    "{float(epsilon):g}": ({points}, ({lines})),')
+        entry = f'"{float(epsilon):g}": ({points}, ({lines})),'
+        print("\n".join(textwrap.wrap(entry, 116, initial_indent="    ", subsequent_indent=" " * 8)))
     print("}")
 
 

@@ -807,3 +807,14 @@ def test_pairs_differ_in_one_record():
     for one, other in product(range(len(case.tables)), repeat=2):
         pair = Counter(case.tables[one]["weight"]), Counter(case.tables[other]["weight"])
         assert ((one, other) in case.pairs) == (one < other and (pair[0] - pair[1]).total() == 1)
+
+
+def test_figures_are_numbers_or_null_in_a_file():
+    given = {"method": "counted", "sentence": "It has no bound.", "holds": "unbounded"}
+    verdict = Verdict.of("noisy-counts", "", 1.0, "unbounded", **given)
+    plain = verdict.to_dict()
+    assert (plain["claimed"], plain["measured"], plain["holds"]) == (1.0, None, None)
+    assert plain["unbounded"] == ["holds", "measured"]
+    assert Verdict.model_validate(plain) == verdict
+    old = {name: value for name, value in plain.items() if name != "unbounded"} | {"measured": "unbounded"}
+    assert Verdict.model_validate(old).measured == "unbounded"
