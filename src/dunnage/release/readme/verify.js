@@ -491,6 +491,11 @@ const checker = (facts) => {
       need(new Set(first).size === num.length, "data: class_id joins records that do not look alike");
       yield lines.length ? `k = ${k} requested, ${smallest} reached` : `k = ${k} requested, for no rows`;
     }
+    for (const { name } of kind === "slots" ? open : []) {
+      const first = [];
+      const alone = lines.every((line) => (first[class_id[line]] ??= data.of[name].codes[line]) === data.of[name].codes[line]);
+      need(alone, "data: a class has slots with different public values");
+    }
     need(sizes.every((size) => size > 0), "classes: a class has no row");
     need(every(classes, ["size"], (size, line) => size === sizes[line]), "classes: sizes do not add up");
     for (const name of alike) {
