@@ -312,7 +312,7 @@ def check_numeric(long: bool) -> Iterator[Verdict]:
         yield _numbers(f"tier {tier.name}", 1, 1, tiers=_TIERS, tier=tier.name)
     # The published e-L_LDP for one number, for which its claim is true, and for several.
     name = "as published (e-L_LDP)"
-    form: dict[str, Any] = {"as_published": True}
+    form: Any = {"as_published": True}
     yield _numbers(f"{name}, 1 number", 1, 1, **form)
     form["expected"] = FAILS
     yield _numbers(f"{name}, 2 numbers", 2, 1, values=[(-1, -1), (1, 1)], **form)
@@ -429,7 +429,7 @@ def check_trajectory(long: bool) -> Iterator[Verdict]:
         # Of 17 bits, a closed box shows those of the two paths.
         ends = {"values": [_some(2)[0], _some(2)[-1]], "view": _two_bits, "few_inputs": 8, "law_inputs": 2}
         yield _paths(f"method {method}", _SMALL, method=method, **(_unary(long) | ends))
-    few: dict[str, Any] = {"method": "randomised-response"}
+    few: Any = {"method": "randomised-response"}
     yield _paths("method randomised-response, 3 steps", _SMALL, 3, values=_some(3), **few)
     for tier in _TIERS:
         yield _paths(f"tier {tier.name}", _SMALL, tiers=_TIERS, tier=tier.name, values=_some(2), **few)
@@ -446,7 +446,7 @@ def check_trajectory(long: bool) -> Iterator[Verdict]:
         first, last, missing = ([place] * steps for place in (_AREAS.centre(0), _AREAS.centre(3), _AWAY))
         name = f"as published ({form}), {steps} steps"
         # A missing place counts for the first area, and so for the first sequence of areas.
-        law: dict[str, Any] = {"law_inputs": 2} if steps == 2 else {}
+        law: Any = {"law_inputs": 2} if steps == 2 else {}
         yield _paths(f"{name}, within areas", _AREAS, steps, values=[first, missing], scope=WITHIN, **law, **given)
         if steps == 2:
             yield _paths(f"{name}, across areas", _AREAS, steps, values=[first, last], scope=ACROSS, **given)
