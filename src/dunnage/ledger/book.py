@@ -373,11 +373,15 @@ def check_terms(before: Entry | None, after: Entry) -> None:
 
 def signed_terms(session: Session, dataset: str) -> Content:
     """Return the terms of a dataset, after checking that each change under a rule was signed under that rule."""
-    terms = session.where("dataset = ? AND kind = 'budget'", dataset)
+    clause, terms = "dataset = ? AND kind = 'budget'", list[Entry]()  # the newest first
+    entry = session.last(clause, dataset)
+    while entry is not None:  # one by one: a database would go through all entries to list the few
+        terms.append(entry)
+        entry = session.last(f"{clause} AND number < ?", dataset, entry.number)
     with readable():
-        for before, after in pairwise(terms):
+        for after, before in pairwise(terms):
             check_terms(before, after)
-        return terms[-1].content if terms else {}
+        return terms[0].content if terms else {}
 
 
 @dataclass(frozen=True, kw_only=True)
