@@ -125,12 +125,11 @@ def test_pages_work_without_javascript(chromium, apart, tmp_path):
     page = walk.page
     page.set_input_files("#file", tmp_path / "parcels.csv")
     page.click("text=Begin with this file")
-    page.wait_for_url("**/columns")  # the page that waits reloads itself
+    page.wait_for_selector("#amount")  # the page that waits reloads itself
     for field, text in {"low1": "0", "high1": "100", "amount": "5"}.items():
         page.fill(f"#{field}", text)
     page.click("text=Save and preview")
     page.wait_for_selector("text=Before and after")
     page.click("text=Go on to publish")
-    page.wait_for_url("**/publish")
-    assert page.is_visible("button:text-is('Publish')")
+    page.wait_for_selector("button:text-is('Publish')")
     walk.context.close()
