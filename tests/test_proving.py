@@ -79,7 +79,7 @@ def proof(thorough: bool) -> Proof:
             patch.setattr(counts_desk, "_LAZY_DRAWS", counts_desk._LAZY_DRAWS // 3)
             reports, boxes = local._real_reports, local._from_draws
             patch.setattr(local, "_real_reports", lambda draws, num: reports(draws, num // 12))
-            patch.setattr(local, "_from_draws", lambda of: boxes(replace(of, num_drawn=of.num_drawn // 4)))
+            patch.setattr(local, "_from_draws", lambda of: boxes(replace(of, num_drawn=of.num_drawn // 2)))
         return prove()
 
 

@@ -99,7 +99,8 @@ def test_readme_reads_sets_and_asks_for_no_plan(tmp_path: Path) -> None:
     readme = (tmp_path / "release" / "README.md").read_text()
     assert "row,bin" not in readme
     names: dict[str, Any] = {}
-    exec(re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[1], names)
+    (reading,) = (block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "def labels" in block)
+    exec(reading, names)
     text = pacsv.read_csv(tmp_path / "release" / "data.csv").column("board").to_pylist()
     assert [names["labels"](cell) for cell in text] == release.data.column("board").to_pylist()
 

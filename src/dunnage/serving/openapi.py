@@ -44,7 +44,7 @@ _SAYS = {  # what each route does, the body it takes, and the status of success
     "POST /v1/identity/records": ("Seal identity records", identity.Records, 201),
     "POST /v1/identity/records/{vehicle}/erase": ("Delete the key of a record", identity.Erasure, 200),
     "POST /v1/identity/openings": ("Ask to open records, with the own share", identity.Opening, 202),
-    "POST /v1/identity/openings/{opening}": ("Open what another officer asked for", identity.SecondShare, 200),
+    "POST /v1/identity/openings/{opening}": ("Open what another officer requested", identity.SecondShare, 200),
     "DELETE /v1/identity/openings/{opening}": ("Withdraw a request to open records", None, 200),
     "GET /v1/health": ("Whether the process is alive", None, 200),
     "GET /v1/ready": ("Whether reports can be stored now", None, 200),
