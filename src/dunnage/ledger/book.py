@@ -477,7 +477,7 @@ def _repeat(session: Session, promise: Promise, purpose: SpendPurpose) -> str:
     digests = (purpose.policy_digest, _resolved(promise, purpose))
     same = f"{session.field('policy')} IN (?, ?) AND {session.field('period')} {session.same} ?"
     clause = f"kind = 'spend' AND dataset = ? AND {same}"
-    spends = session.where(clause, purpose.dataset, *digests, purpose.period, last=100)
+    spends = session.where(clause, purpose.dataset, *digests, purpose.period, last=100, few=True)
     if not spends:
         if alike := _k_anonymous(session, promise, purpose):
             return (

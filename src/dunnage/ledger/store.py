@@ -87,9 +87,14 @@ class Session:
         with readable():
             return sorted(_text(name) for (name,) in rows)
 
-    def where(self, clause: str, *values: object, last: int | None = None) -> list[Entry]:
-        """Return entries in their order; with ``last``, only so many of the last ones, the newest first."""
-        order = "ORDER BY number" if last is None else f"ORDER BY number DESC LIMIT {last}"
+    def where(self, clause: str, *values: object, last: int | None = None, few: bool = False) -> list[Entry]:
+        """Return entries in their order; with ``last``, only so many of the last ones, the newest first.
+
+        If ``few`` entries are expected, they are found by the clause and sorted then: PostgreSQL would otherwise look
+        through all entries from the newest on.
+        """
+        by = "number + 0" if few else "number"
+        order = f"ORDER BY {by}" if last is None else f"ORDER BY {by} DESC LIMIT {last}"
         rows = self.run(f"SELECT {', '.join(COLUMNS)} FROM {self.entries} WHERE {clause} {order}", values)
         with readable():
             return [
