@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -253,6 +254,8 @@ def test_check_compares_releases_with_the_ledger(place):
 
 # Roles in PostgreSQL
 
+INSERT = f"INSERT INTO dunnage.entries ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
+NO_TERMS = {"budget": None, "rule": None, "note": ""}
 LIES = {"epsilon": "1/1000000", "delta": "0/1", "rho": "1/2000000000000"}
 
 
@@ -314,7 +317,6 @@ def exactly(epsilon: Fraction) -> dict[str, str]:
 def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
     import psycopg
 
-    insert = f"INSERT INTO dunnage.entries ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
     with Ledger(team["ann"]) as book, psycopg.connect(team["ann"], autocommit=True) as raw:
         first = book.spend(dp("0.4"), purpose(1))
         assert first.who == "ann"
@@ -322,7 +324,7 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
         refusal(BudgetError, book.spend, dp("0.6"), purpose(2))
 
         def entry(content: dict[str, Any], of_kind: Kind = Kind.SPEND, dataset: str = "rides", **changes: Any) -> Any:
-            return insert, entry_of(book, dataset, of_kind, content, **changes)
+            return INSERT, entry_of(book, dataset, of_kind, content, **changes)
 
         tenth, half = spend_of(exactly(Fraction(1, 10))), spend_of(exactly(Fraction(1, 2)))
         small, more = entry(tenth), json.dumps(tenth)[:-1] + ',"x":%s}'
@@ -364,7 +366,7 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
                 "MERGE INTO dunnage.entries e USING (SELECT 1) x ON true WHEN MATCHED THEN UPDATE SET who = 'x'",
                 None,
             ),
-            "conflict": (f"{insert} ON CONFLICT (id) DO UPDATE SET body = '{{}}'", small[1]),
+            "conflict": (f"{INSERT} ON CONFLICT (id) DO UPDATE SET body = '{{}}'", small[1]),
             "copy": ("COPY dunnage.entries FROM PROGRAM 'true'", None),
             "the name of the ledger": ("UPDATE dunnage.ledger SET id = 'x'", None),
             "the format": ("UPDATE dunnage.version SET format = 1", None),
@@ -441,16 +443,16 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
             "body that is no table": entry(tenth, body="[]"),
             "body that is no JSON": entry(tenth, body="x"),
             "two in one statement": (
-                f"{insert}, ({', '.join(['%s'] * len(COLUMNS))})",
+                f"{INSERT}, ({', '.join(['%s'] * len(COLUMNS))})",
                 [*fitting, *_following(fitting, half)],
             ),
-            "a budget of my own": entry({"budget": None, "rule": None, "note": ""}, Kind.BUDGET),
+            "a budget of my own": entry(NO_TERMS, Kind.BUDGET),
             # the chain
             "a gap": entry(tenth, number=9),
             "an old number": entry(tenth, number=1),
             "another past": entry(tenth, prev="0" * 64),
             "another hash": entry(tenth, hash="0" * 64),
-            "a fork": (insert, [getattr(later, name) for name in COLUMNS]),
+            "a fork": (INSERT, [getattr(later, name) for name in COLUMNS]),
             "another name": entry(tenth, who="bo"),
             "yesterday": entry(tenth, at="2020-01-01T00:00:00Z"),
             "tomorrow": entry(tenth, at=later_time(hours=1)),
@@ -460,7 +462,7 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
             "without a body": entry(tenth, body=None, hash="0" * 64),
             "no such kind": entry(tenth, kind="gift"),
             "an id of my own": entry(tenth, id="x"),
-            "another dataset": (insert, [getattr(of_other, name) for name in COLUMNS]),
+            "another dataset": (INSERT, [getattr(of_other, name) for name in COLUMNS]),
             "an outcome of nothing": entry({"about": "0" * 32, "state": "released"}, Kind.OUTCOME),
             "no such outcome": entry({"about": first.id, "state": "lost"}, Kind.OUTCOME),
             "what became of another's spend": entry({"about": of_bo.id, "state": "stopped"}, Kind.OUTCOME),
@@ -469,7 +471,7 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
             "refuse": entry(approved, Kind.REFUSAL, "ruled"),
             "spend without approval": entry({**tenth, "about": proposal.id}, Kind.SPEND, "ruled"),
             "spend without a proposal": entry(tenth, Kind.SPEND, "ruled"),
-            "weaken the rule": entry({"budget": None, "rule": None, "note": ""}, Kind.BUDGET, "ruled"),
+            "weaken the rule": entry(NO_TERMS, Kind.BUDGET, "ruled"),
         }
         before = {name: Ledger(team["owner"]).history(name) for name in ("rides", "ruled", "secret")}
         raw.execute("GRANT ALL ON dunnage.entries TO ann")  # only warns: there is nothing that ann may give
@@ -505,14 +507,85 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
         refusal((LedgerError, Refusal), Ledger(team[person]).spend, dp("0.1"), purpose(9))
 
 
+def test_what_a_session_chooses_changes_nothing(team, keys):
+    """Its time zone, an old view of the tables, the order of rows in a statement, functions of its own."""
+    import psycopg
+
+    tenth = spend_of(exactly(Fraction(1, 10)))
+    with Ledger(team["ann"]) as ann, Ledger(team["owner"]) as owner:
+        before = {name: owner.history(name) for name in ("rides", "ruled")}
+        with psycopg.connect(team["ann"], autocommit=True) as raw:
+            raw.execute("SET TIME ZONE '<Z>+160'")  # "Z" is an abbreviation like others
+            with pytest.raises(psycopg.Error, match="the time of the database"):
+                raw.execute(INSERT, entry_of(ann, "rides", Kind.SPEND, tenth, at=later_time(hours=-160)))
+            outcome = entry_of(ann, "rides", Kind.OUTCOME, {"about": "ab" * 16, "state": "released"})
+            spend = _following(outcome, tenth, id="ab" * 16)
+            with pytest.raises(psycopg.Error, match="about nothing"):
+                raw.execute(f"{INSERT}, ({', '.join(['%s'] * len(COLUMNS))})", [*outcome, *spend])
+        assert {name: owner.history(name) for name in before} == before
+        proposal = ann.propose(dp("0.1"), replace(purpose(1), dataset="ruled"), key=keys("ann"), facts={})
+        exact = {name: proposal.content[name] for name in ("policy", "promise", "period", "rows", "loss")}
+        spend = entry_of(owner, "ruled", Kind.SPEND, {**tenth, **exact, "about": proposal.id}, who="bo")
+        approval = _following(spend, {"about": proposal.id, "hash": proposal.hash, "note": ""}, kind=Kind.APPROVAL)
+        terms = entry_of(owner, "rides", Kind.BUDGET, NO_TERMS, who="bo")
+        with psycopg.connect(team["bo"]) as raw, psycopg.connect(team["ann"]) as other:
+            with pytest.raises(psycopg.Error, match="unused approvals"):
+                raw.execute(f"{INSERT}, ({', '.join(['%s'] * len(COLUMNS))})", [*spend, *approval])
+            raw.rollback()
+            raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            raw.execute("SELECT 1 FROM dunnage.heads")
+            owner.grant("rides", "bo", "reader")
+            with pytest.raises(psycopg.Error, match="READ COMMITTED"):
+                raw.execute(INSERT, terms)
+            raw.rollback()
+            # An officer who waits for the turn, and is none any more when it comes.
+            owner.grant("rides", "bo", "officer")
+            raw.isolation_level = None
+            other.execute("SELECT dunnage.turn('rides')")
+            with ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(raw.execute, INSERT, terms)
+                with psycopg.connect(team["owner"], autocommit=True) as watch:
+                    is_waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND pid = %s"
+                    while not watch.execute(is_waiting, [raw.info.backend_pid]).fetchone():
+                        assert not waiting.done()
+                owner.grant("rides", "bo", "reader")
+                other.rollback()
+                with pytest.raises(psycopg.Error, match="may not write"):
+                    waiting.result()
+        assert owner.history("rides") == before["rides"]
+
+
+def test_functions_in_a_schema_for_all_are_not_called(team):
+    """Databases of old servers let everybody create functions, which a better match would call with others' rights."""
+    import psycopg
+
+    Ledger(team["ann"]).spend(dp("0.1"), purpose(1))
+    with psycopg.connect(team["owner"], autocommit=True) as owner, psycopg.connect(team["ann"], autocommit=True) as raw:
+        owner.execute("GRANT CREATE ON SCHEMA public TO ann")
+        try:
+            raw.execute(
+                "CREATE FUNCTION public.own(jsonb, jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE "
+                "AS 'BEGIN RAISE EXCEPTION $x$called with the rights of %$x$, session_user; END'"
+            )
+            raw.execute("CREATE OPERATOR public.#>> (LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = public.own)")
+            with pytest.raises(psycopg.Error, match="the rights of postgres"):
+                owner.execute("SELECT body::jsonb #>> '{}' FROM dunnage.entries")
+            with Ledger(team["owner"]) as book:
+                book.spend(dp("0.1"), purpose(2))
+                assert told(book, "rides").statement.total.epsilon == Fraction(1, 5)
+        finally:
+            owner.execute("DROP OPERATOR IF EXISTS public.#>> (jsonb, jsonb); DROP FUNCTION IF EXISTS public.own")
+            owner.execute("REVOKE CREATE ON SCHEMA public FROM ann")
+
+
 def later_time(**when: float) -> str:
     return (datetime.now(UTC) + timedelta(**when)).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _following(row: list[Any], content: dict[str, Any]) -> list[Any]:
+def _following(row: list[Any], content: dict[str, Any], kind: Kind = Kind.SPEND, id: str | None = None) -> list[Any]:
     first = Entry(**dict(zip(COLUMNS, row, strict=True)))
-    facts = {"dataset": first.dataset, "kind": Kind.SPEND, "at": first.at, "who": first.who}
-    entry = next_entry(first, content=content, **facts)
+    facts = {"dataset": first.dataset, "kind": kind, "at": first.at, "who": first.who}
+    entry = next_entry(first, content=content, name=id, **facts)
     return [getattr(entry, name) for name in COLUMNS]
 
 

@@ -449,6 +449,9 @@ class PostgresStore:
                         self._url, autocommit=True, prepare_threshold=2, connect_timeout=int(BUSY_SECONDS)
                     )
                     self._pid = os.getpid()
+                    self._connection.isolation_level = self._psycopg.IsolationLevel.READ_COMMITTED
+                    # What others put into a schema that all may write to is not called.
+                    self._connection.execute("SET search_path = pg_catalog, pg_temp")
                     # Nobody waits for ever for a session that does not end its turn, nor keeps others waiting so.
                     for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
                         self._connection.execute(f"SET {setting} = '{BUSY_SECONDS:g}s'")

@@ -71,6 +71,10 @@ CREATE FUNCTION dunnage.role_of(of_dataset text) RETURNS text LANGUAGE sql STABL
 CREATE FUNCTION dunnage.turn(of_dataset text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
   SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  -- An older view of the tables would have roles that were taken back since.
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'a turn needs the isolation level READ COMMITTED' USING ERRCODE = 'DN002';
+  END IF;
   IF coalesce(dunnage.role_of(of_dataset), 'reader') = 'reader' THEN
     RAISE EXCEPTION 'you may not write to dataset %', quote_literal(of_dataset) USING ERRCODE = 'DN001';
   END IF;
@@ -126,8 +130,7 @@ END $$;
 CREATE FUNCTION dunnage.admit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
   SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  role text := dunnage.role_of(NEW.dataset);
-  content jsonb := NEW.body::jsonb;
+  role text; content jsonb := NEW.body::jsonb;
   totals jsonb; head dunnage.heads; before jsonb; terms jsonb; budget jsonb; rule jsonb; other dunnage.entries; loss jsonb;
   kind text; num_approvals bigint;
   none constant jsonb := (SELECT jsonb_build_object('spends', 0, 'units', '[]'::jsonb, 'add-remove', z, 'replace-one', z)
@@ -135,11 +138,16 @@ DECLARE
       'every_delta', 'period_epsilon', 'period_delta', 'largest_epsilon', 'largest_delta']) k) zero);
 BEGIN
   PERFORM dunnage.turn(NEW.dataset);
+  role := coalesce(dunnage.role_of(NEW.dataset), 'reader'); -- it may have changed while this one waited
+  IF role = 'reader' THEN
+    RAISE EXCEPTION 'you may not write to dataset %', quote_literal(NEW.dataset) USING ERRCODE = 'DN001';
+  END IF;
   SELECT * INTO head FROM dunnage.heads WHERE dataset = NEW.dataset;
   IF NEW.number <> head.number + 1 OR NEW.prev <> head.hash THEN
     RAISE EXCEPTION 'the entry does not follow the head of its dataset' USING ERRCODE = 'DN002';
   END IF;
-  IF role <> 'owner' AND (NEW.who <> session_user OR abs(extract(epoch FROM NEW.at::timestamptz - clock_timestamp())) > 900) THEN
+  IF role <> 'owner' AND (NEW.who <> session_user OR abs(extract(epoch FROM
+    (left(NEW.at, 19) || '+00')::timestamptz - clock_timestamp())) > 900) THEN -- what "Z" means, a session can choose
     RAISE EXCEPTION 'an entry needs the name of who is connected, and the time of the database to 15 minutes'
       USING ERRCODE = 'DN001';
   END IF;
@@ -153,6 +161,7 @@ BEGIN
   budget := nullif(terms->'budget', 'null'); rule := nullif(terms->'rule', 'null');
   IF NEW.kind IN ('approval', 'refusal', 'outcome') OR (NEW.kind = 'spend' AND content->>'about' IS NOT NULL) THEN
     SELECT * INTO other FROM dunnage.entries e WHERE e.id = content->>'about' AND e.dataset = NEW.dataset
+      AND e.number < NEW.number -- a statement may add several, and all are there when the first is checked
       AND e.kind = CASE NEW.kind WHEN 'outcome' THEN 'spend' ELSE 'proposal' END;
     IF NOT FOUND THEN
       RAISE EXCEPTION 'the entry is about nothing in this dataset' USING ERRCODE = 'DN002';
@@ -241,7 +250,7 @@ BEGIN
     IF coalesce((rule->>'approvals')::integer, 0) > 0 AND role <> 'owner' THEN
       SELECT count(DISTINCT e.who) INTO num_approvals FROM dunnage.entries e
         WHERE e.kind = 'approval' AND e.dataset = NEW.dataset AND e.body::jsonb #>> '{about}' = other.id
-          AND e.who <> other.who;
+          AND e.who <> other.who AND e.number < NEW.number;
       IF num_approvals IS NULL OR num_approvals < (rule->>'approvals')::integer
         OR EXISTS (SELECT 1 FROM dunnage.entries e WHERE e.kind IN ('refusal', 'spend') AND e.dataset = NEW.dataset
                    AND e.body::jsonb #>> '{about}' = other.id AND e.id <> NEW.id)
