@@ -424,6 +424,8 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
             ),
             "no guarantee": entry({**tenth, "guarantee": {}}, totals=small[1][7]),
             "no text": entry({**tenth, "policy": 1}),
+            "no promise": entry({name: tenth[name] for name in tenth if name != "promise"}),
+            "one of two digests of rows": entry({**tenth, "rows": {"as_is": "a"}}),
             "no guarantee at all": entry({**tenth, "guarantee": None}, totals=small[1][7]),
             "a period that is a number": entry({**tenth, "period": 7}, totals=small[1][7]),
             "rows that are no digests": entry({**tenth, "rows": [1]}),

@@ -93,7 +93,7 @@ CREATE FUNCTION dunnage.recognised(digest text) RETURNS TABLE (dataset text, at 
 -- Whether a table has a text under each of these names; more are allowed.
 CREATE FUNCTION dunnage.has_texts(content jsonb, names text[]) RETURNS boolean LANGUAGE sql IMMUTABLE
   SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(jsonb_typeof(content) = 'object' AND bool_and(jsonb_typeof(content->name) = 'string'), false)
+  SELECT coalesce(jsonb_typeof(content) = 'object' AND bool_and(jsonb_typeof(content->name) IS NOT DISTINCT FROM 'string'), false)
   FROM unnest(names) name $$;
 
 CREATE FUNCTION dunnage.totals_after(old jsonb, same_period jsonb, spend jsonb) RETURNS jsonb LANGUAGE plpgsql
