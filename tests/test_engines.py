@@ -539,6 +539,7 @@ def test_what_engines_refuse(tmp_path: Path) -> None:
         (trips(), plain, "spark", "DataFrame"),
         (tmp_path / "trips.csv", plain, "spark", "not Parquet"),
         (tmp_path / "none.parquet", plain, "files", "does not exist"),
+        (path, plain, "duckdb", "in Python only"),
     ):
         with pytest.raises(dn.UserError, match=word):
             dn.load(data, policy, engine=engine)

@@ -34,6 +34,8 @@ def rows_of(data: Any, options: ReadOptions, engine: str | None) -> Rows:
     if isinstance(data, Rows):
         return data
     if engine == "duckdb":
+        if isinstance(data, os.PathLike):  # the command line gives paths
+            raise ParameterError("the engine duckdb reads a query, in Python only. Use the engine files for a path.")
         return QueryRows(data)
     if engine == "spark":
         from dunnage.engines.spark import SparkFiles, SparkRows

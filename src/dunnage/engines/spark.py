@@ -42,7 +42,8 @@ def session() -> Any:
     try:
         return SparkSession.builder.getOrCreate()
     except PySparkException:
-        raise EngineError("Spark does not start. It needs Java 17: check that java -version runs.") from None
+        remedy = "check that java -version runs, and that JAVA_HOME, if it is set, is where Java is"
+        raise EngineError(f"Spark does not start. It needs Java 17: {remedy}.") from None
 
 
 def _collected(made: Any) -> list[Any]:
