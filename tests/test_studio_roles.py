@@ -67,13 +67,18 @@ TRICKS = (
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str) -> Iterator[Here]:
     """A studio in which no job runs."""
-    made = Here(tmp_path / "studio")
+    made = Here(tmp_path / "studio", database=database)
     monkeypatch.setattr(made.studio.jobs._pool, "submit", lambda *_: None)
     monkeypatch.setattr(made.studio.jobs, "prepare", lambda: None)
     yield made
     made.close()
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue("postgres")()) if getattr(request, "param", "") else ""
 
 
 @pytest.fixture
@@ -144,6 +149,7 @@ def test_every_route_with_every_role(here: Here, project: Project) -> None:
 SECRETS = (CANARY, "source_row")
 
 
+@pytest.mark.parametrize("database", ["", "postgres"], indirect=True)
 def test_private_files_are_out_of_reach(here: Here, project: Project) -> None:
     """Whatever planners, auditors and admins write into an address, no private value comes back."""
     assert CANARY in here.call("GET", f"/studio/projects/{project.id}/files/settlements/s/loading.csv", role=OWNER).text

@@ -32,7 +32,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from dunnage.collecting.store import SqliteFile
+from dunnage.collecting.store import Database, Postgres, SqliteFile
 from dunnage.errors import InternalError, StoreError
 from dunnage.publishing import LEDGER_FILE
 from dunnage.serving import jobs as job_states
@@ -83,6 +83,7 @@ class StudioSettings:
     folder: Path
     listen: str = "127.0.0.1:8400"
     ledger: str = ""  # a file or postgresql://...; by default one file in the folder, for all projects
+    database: str = field(default="", repr=False)  # postgresql://..., in place of a SQLite file in the folder
     max_upload: int = 1 << 30  # bytes
     memory_mb: int = 8192  # of a job
     seconds: int = 3600  # of a job
@@ -190,7 +191,11 @@ class Studio:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self.folder, 0o700)
         self._lock = _locked(self.folder / "studio.lock")
-        self.book = SqliteFile(self.folder / "studio.sqlite", PROJECT_TABLES, job_states.TABLE, web.SESSIONS)
+        try:
+            self.book = _book(self.folder / "studio.sqlite", settings.database)
+        except BaseException:
+            self._lock.close()
+            raise
         self.door = door or Door(Person("you", frozenset(STUDIO)))
         self.door.book = self.book
         self.projects = Projects(self.book, self.folder / "projects")
@@ -317,6 +322,25 @@ class Studio:
         self.book.close()
         tempfile.tempdir = None
         self._lock.close()
+
+
+def _book(path: Path, database: str) -> Database:
+    """Open the studio's tables. What an earlier version kept in a file moves to PostgreSQL, once."""
+    tables = PROJECT_TABLES, job_states.TABLE, web.SESSIONS
+    if not database:
+        return SqliteFile(path, *tables)
+    book = Postgres(database, *tables, schema="studio", alone=True)
+    book.rows("SELECT 1")  # whether it can be used is known now
+    if path.exists():
+        file = SqliteFile(path, *tables)
+        with book.turn():
+            for name in ("projects", "changes", "files", "jobs"):
+                for row in file.rows(f"SELECT * FROM {name}"):
+                    marks = ", ".join("?" * len(row))
+                    book.execute(f"INSERT INTO {name} VALUES ({marks}) ON CONFLICT DO NOTHING", row)
+        file.close()
+        os.rename(path, path.with_suffix(".moved"))
+    return book
 
 
 async def _limited(stream: AsyncIterator[bytes], most: int) -> AsyncGenerator[bytes, None]:
