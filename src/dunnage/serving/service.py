@@ -814,9 +814,10 @@ def shared_studio(service: Service) -> Studio:
     from dunnage.serving.studio import Studio, StudioSettings
 
     settings = StudioSettings(
-        service.data / "studio", service.settings.listen, database=service.settings.database or ""
-    )
-    studio = Studio(settings, service.door)
+        service.data / "studio", service.settings.listen, database=service.settings.database or "",
+        site=service.settings.site or "",
+    )  # fmt: skip
+    studio = Studio(settings, service.door, service.settings.provider())
     service.closing.append(studio.close)
     return studio
 

@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -59,6 +59,9 @@ from dunnage.serving.web import (
 )
 from dunnage.showing import figures as draw
 
+if TYPE_CHECKING:
+    from dunnage.serving import signin
+
 POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
@@ -84,6 +87,7 @@ class StudioSettings:
     listen: str = "127.0.0.1:8400"
     ledger: str = ""  # a file or postgresql://...; by default one file in the folder, for all projects
     database: str = field(default="", repr=False)  # postgresql://..., in place of a SQLite file in the folder
+    site: str = ""  # the address that people use, such as https://studio.example.org
     max_upload: int = 1 << 30  # bytes
     memory_mb: int = 8192  # of a job
     seconds: int = 3600  # of a job
@@ -140,6 +144,8 @@ class Visit:
             "here": self.request.url.path,
             "project": project,
             "said": self.said,
+            "team": bool(self.studio.door.people),
+            "provider": self.studio.signing.provider,
             **content,
         }
         text = draw.render(f"studio/{template}.html", inside)
@@ -186,7 +192,11 @@ class Visit:
 class Studio:
     """Projects, jobs and people in one folder."""
 
-    def __init__(self, settings: StudioSettings, door: Door | None = None) -> None:
+    def __init__(
+        self, settings: StudioSettings, door: Door | None = None, provider: signin.Provider | None = None
+    ) -> None:
+        from dunnage.serving import officer, owner, planner, signin
+
         self.settings, self.folder = settings, Path(os.path.abspath(settings.folder))
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self.folder, 0o700)
@@ -204,9 +214,9 @@ class Studio:
             left.unlink(missing_ok=True)
         how = {"parallel": settings.parallel, "memory_mb": settings.memory_mb, "seconds": settings.seconds}
         self.jobs = Jobs(self.book, **how)
-        from dunnage.serving import officer, owner, planner
-
-        self._parts = [owner, planner, officer]  # modules with ROUTES and NAV
+        site = settings.site or f"http://localhost:{settings.listen.rpartition(':')[2]}"
+        self.signing = signin.SignIn(site, provider)
+        self._parts = [owner, planner, officer, signin]  # modules with ROUTES and NAV
 
     @property
     def ledger(self) -> str:
@@ -326,7 +336,9 @@ class Studio:
 
 def _book(path: Path, database: str) -> Database:
     """Open the studio's tables. What an earlier version kept in a file moves to PostgreSQL, once."""
-    tables = PROJECT_TABLES, job_states.TABLE, web.SESSIONS
+    from dunnage.serving import signin
+
+    tables = PROJECT_TABLES, job_states.TABLE, web.SESSIONS, signin.TABLES
     if not database:
         return SqliteFile(path, *tables)
     book = Postgres(database, *tables, schema="studio", alone=True)
