@@ -235,6 +235,27 @@ def test_jobs_end_as_they_should(tmp_path, monkeypatch, database):
     here.studio.book.close()
 
 
+def test_old_previews_and_jobs_are_deleted_and_what_pages_need_stays(here):
+    project, jobs = here.studio.projects.create("p", "owner"), here.studio.jobs
+    now, day = time.time(), 86_400
+    for kind, spends in (("preview", 0), ("pack", 0), ("survey", 0), ("size", 0), ("publish", 1)):
+        for age in (1, 8, 91, None):
+            ended = None if age is None else int(now) - age * day
+            line = f"{kind}{age}", project.id, kind, "[]", spends, "", "owner", "", "done", "", "", "", 0, ended
+            here.studio.book.write(f"INSERT INTO jobs VALUES ({', '.join('?' * 14)})", *line)
+    old, new = (project.folder / "previews" / f"{name}.toml" for name in ("old", "new"))
+    for path, age in ((old, 8), (new, 6)):
+        path.write_text("")
+        os.utime(path, (now - age * day,) * 2)
+    here.studio._tidied = 0.0
+    here.studio.tidy()
+    left = {job.id for job in jobs.of(project.id)}
+    gone = {"preview8", "preview91", "pack91"}
+    assert left == {f"{kind}{age}" for kind in ("preview", "pack", "survey", "size", "publish")
+                    for age in (1, 8, 91, None)} - gone  # fmt: skip
+    assert (old.exists(), new.exists()) == (False, True)
+
+
 def test_the_owners_path_from_a_file_to_the_next_week(tmp_path):
     here = Here(tmp_path / "studio")
     try:

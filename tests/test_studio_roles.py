@@ -411,3 +411,20 @@ def test_a_plan_that_was_made_here_can_be_applied(here: Here, project: Project) 
     content = here.call("GET", f"/studio/projects/{project.id}/plans/p/zip", role=PLANNER).content
     place = _received_plan(project, Upload("p.zip", io.BytesIO(content), len(content)))
     assert dn.Plan.read(project.folder / place).num_bins >= 1
+
+
+def test_a_fleet_that_was_sized_elsewhere_is_applied_in_its_city(here: Here, project: Project) -> None:
+    argv = ["dunnage", "publish", "data/1.csv", "--policy", "policies/0002.toml", "-o", "releases/r"]
+    here.studio.jobs.start(project.id, "publish", argv, project.folder, role=OWNER, place="", by=OWNER)
+    place, plan = f"/studio/projects/{project.id}/releases/r/apply", ("plan.csv", b"row,bin\n0,0\n")
+    feed = {"stops.txt": b"x", "stop_times.txt": b"x", "trips.txt": b"x"}
+    for files, ending in ((feed, ".zip"), ({"city/stops.csv": b"x", "city/zones.csv": b"x"}, "")):
+        answer = here.call("POST", place, files={"plan_file": plan, "city": ("../c.zip", zipped(files))})
+        job = here.studio.jobs.get(answer.place.rsplit("/", 1)[-1])
+        assert job is not None
+        city = job.argv[job.argv.index("--city") + 1]
+        assert re.fullmatch(rf"received/[0-9a-f]{{12}}{ending}", city)
+        assert (project.folder / city).exists()
+    assert not list((project.folder / "public/cities").iterdir())  # a planner does not see it
+    bad = {"plan_file": plan, "city": ("c.zip", zipped({"../x": b"x"}))}
+    assert here.call("POST", place, files=bad).status == 422

@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,7 @@ _STAGE = "progress: "
 _STOPPED = "The studio ended while this ran. It was not started again."
 _MAX_RESULT = 1 << 26  # bytes of what a job prints
 _MAX_LINES = 200  # of what it says
+_DAY = 86_400
 _COLUMNS = "id, project, kind, argv, spends, place, role, by_whom, state, stage, result, message, created, ended"
 
 
@@ -169,6 +170,17 @@ class Jobs:
         which = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
         sql = f"SELECT {_COLUMNS} FROM jobs WHERE project = ? {which} ORDER BY created DESC, id DESC LIMIT ?"
         return list(map(self._made, self._book.rows(sql, project, *kinds, limit)))
+
+    def forget(self, days: Mapping[str, int], *, usually: int, now: float) -> None:
+        """Delete jobs that ended long ago, by kind. What spends stays: it says from which file a release was made."""
+        marks = ", ".join("?" * len(days))
+        rule = f"DELETE FROM jobs WHERE spends = 0 AND ended < ? AND kind NOT IN ({marks})"
+        with self._book.turn() as book:
+            book.execute(rule, (int(now) - usually * _DAY, *days))
+            for kind, kept in days.items():
+                sql = "DELETE FROM jobs WHERE spends = 0 AND ended < ? AND kind = ?"
+                book.execute(sql, (int(now) - kept * _DAY, kind))
+        self._book.purge()
 
     def _made(self, row: Any) -> Job:
         job_id, project, kind, argv, spends, place, role, by, state, stage, result, message, created, ended = row

@@ -18,6 +18,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -66,6 +67,8 @@ POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
+PREVIEW_DAYS, JOB_DAYS = 7, 90  # how long what has ended is kept
+KEPT_JOBS = {"preview": PREVIEW_DAYS, "survey": 36_500, "size": 36_500}  # pages need what files and fleets were
 MAX_FIELDS, MAX_FIELD_BYTES, FORM_SECONDS = 5_000, 1 << 20, 3_600
 _EVENT_SECONDS, _EVENTS_FOR = 0.25, 900
 _WORDS = {
@@ -160,6 +163,7 @@ class Visit:
 
     def start(self, project: Project, kind: str, *argv: str, role: str, place: str, spends: bool = False) -> str:
         """Start a job in the project's folder; return its id. ``argv`` begins with a module, such as ``dunnage``."""
+        self.studio.tidy()
         return self.studio.jobs.start(
             project.id, kind, argv, project.folder, role=role, place=place, by=self.person.name, spends=spends
         )
@@ -214,9 +218,22 @@ class Studio:
             left.unlink(missing_ok=True)
         how = {"parallel": settings.parallel, "memory_mb": settings.memory_mb, "seconds": settings.seconds}
         self.jobs = Jobs(self.book, **how)
+        self._tidied = 0.0
+        self.tidy()
         site = settings.site or f"http://localhost:{settings.listen.rpartition(':')[2]}"
         self.signing = signin.SignIn(site, provider)
         self._parts = [owner, planner, officer, signin]  # modules with ROUTES and NAV
+
+    def tidy(self) -> None:
+        """Delete previews and finished jobs that are old: when the studio starts, and at most once a day."""
+        now = time.time()
+        if now - self._tidied < 86_400:
+            return
+        self._tidied = now
+        self.jobs.forget(KEPT_JOBS, usually=JOB_DAYS, now=now)
+        for path in (self.folder / "projects").glob("*/previews/*.toml"):
+            if path.stat().st_mtime < now - PREVIEW_DAYS * 86_400:
+                path.unlink(missing_ok=True)
 
     @property
     def ledger(self) -> str:
@@ -551,8 +568,6 @@ def run(studio: Studio, *, opened: Callable[[str], object] | None = None) -> int
     server = uvicorn.Server(config)
 
     def announce() -> None:
-        import time
-
         while not server.started and not server.should_exit:
             time.sleep(0.05)
         if server.started and opened is not None:
