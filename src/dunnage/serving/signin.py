@@ -75,8 +75,9 @@ class SignIn:
     def __init__(self, site: str, provider: Provider | None) -> None:
         self.site, self.provider = site.rstrip("/"), provider
         self._tries: dict[bytes, _Try] = {}
-        self._lock, self._metadata, self._keys = threading.Lock(), dict[str, Any](), dict[str, Any]()
-        self._read_at = 0.0
+        self._lock, self._read_at = threading.Lock(), 0.0
+        self._metadata: Any = {}  # what the provider says about itself
+        self._keys: Any = {}
         if provider is not None:
             _checked_address(provider.issuer, provider.issuer)
 
