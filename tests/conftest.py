@@ -367,7 +367,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
                 gone = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
                 connection.execute(gone, [names[base]])
                 with psycopg.connect(url.replace("/postgres?", f"/{names[base]}?"), autocommit=True) as old:
-                    old.execute("DROP SCHEMA IF EXISTS dunnage CASCADE")
+                    old.execute("DROP SCHEMA IF EXISTS dunnage, collector, studio CASCADE")
                 connection.execute(f"ALTER DATABASE {names[base]} RENAME TO {name}")
         names[base] = name
         return url.replace("/postgres?", f"/{name}?")

@@ -84,7 +84,9 @@ class Here:
             sent.append(message)
 
         self.loop.run_until_complete(self.app(scope, receive, send))
-        head = {name.decode(): text.decode("latin-1") for name, text in sent[0]["headers"]}
+        head: dict[str, str] = {}
+        for name, text in sent[0]["headers"]:  # a page may set several cookies
+            head[name.decode()] = "; ".join([*filter(None, [head.get(name.decode())]), text.decode("latin-1")])
         return Answer(sent[0]["status"], head, b"".join(message.get("body", b"") for message in sent[1:]))
 
     def wait(self, answer: Answer) -> Job:

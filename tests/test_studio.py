@@ -6,7 +6,6 @@ import io
 import os
 import signal
 import socket
-import sqlite3
 import time
 import zipfile
 
@@ -23,8 +22,13 @@ from dunnage.serving.web import ANYONE, COOKIE, STUDIO
 
 
 @pytest.fixture
-def here(tmp_path):
-    made = Here(tmp_path / "studio", max_upload=1 << 20)
+def database(address):
+    return address if address.startswith("postgresql://") else ""
+
+
+@pytest.fixture
+def here(tmp_path, database):
+    made = Here(tmp_path / "studio", max_upload=1 << 20, database=database)
     yield made
     made.close()
 
@@ -165,12 +169,31 @@ def test_two_browsers_do_not_lose_each_others_changes(here):
 
 def test_one_folder_has_one_studio_and_is_private(here, tmp_path):
     assert os.stat(here.studio.folder).st_mode & 0o077 == 0
-    assert {path.stat().st_mode & 0o077 for path in here.studio.folder.glob("studio.sqlite")} == {0}
+    assert {path.stat().st_mode & 0o077 for path in here.studio.folder.glob("studio.sqlite")} <= {0}
     with pytest.raises(StoreError, match="another studio"):
         Here(tmp_path / "studio")
 
 
-def test_jobs_end_as_they_should(tmp_path, monkeypatch):
+def test_tables_of_a_file_move_to_postgresql_once_and_stay_with_one_studio(tmp_path, postgres, monkeypatch):
+    before = Here(tmp_path / "studio")
+    project = before.studio.projects.create("parcels", "ann")
+    made = before.studio.projects.change(project, 1, "Policy", "ann", policy='dataset = "a"\n')
+    before.close()
+    url = postgres()
+    for _ in range(2):
+        here = Here(tmp_path / "studio", database=url)
+        assert here.studio.projects.all() == [made]
+        here.studio.projects.change(made, made.version, "Policy", "ann", policy='dataset = "b"\n')
+        made = here.studio.projects.get(made.id)
+        if made.version == 3:
+            here.close()
+    monkeypatch.setattr("dunnage.collecting.store.ALONE_SECONDS", 0.1)
+    with pytest.raises(StoreError, match="another studio uses this database"):
+        Here(tmp_path / "other", database=url)
+    here.close()
+
+
+def test_jobs_end_as_they_should(tmp_path, monkeypatch, database):
     (tmp_path / "jobs_of_test.py").write_text(
         "import sys, time, os\nwhat = sys.argv[1]\n"
         "if what == 'nap': sys.stderr.write('progress: sleeping\\n'); sys.stderr.flush(); time.sleep(600)\n"
@@ -180,7 +203,7 @@ def test_jobs_end_as_they_should(tmp_path, monkeypatch):
         "print('{\"answer\": 42}')\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    here = Here(tmp_path / "studio", parallel=2, memory_mb=3000)
+    here = Here(tmp_path / "studio", parallel=2, memory_mb=3000, database=database)
     try:
         folder = here.studio.projects.create("p", "owner").folder
         jobs = here.studio.jobs
@@ -208,10 +231,29 @@ def test_jobs_end_as_they_should(tmp_path, monkeypatch):
             time.sleep(0.02)
     finally:
         here.close()
-    state = sqlite3.connect(tmp_path / "studio" / "studio.sqlite").execute(
-        "SELECT state FROM jobs WHERE id = ?", (again,)
-    )
-    assert state.fetchone() == ("stopped",)  # marked, and not started again
+    assert here.studio.jobs.get(again).state == "stopped"  # marked, and not started again
+    here.studio.book.close()
+
+
+def test_old_previews_and_jobs_are_deleted_and_what_pages_need_stays(here):
+    project, jobs = here.studio.projects.create("p", "owner"), here.studio.jobs
+    now, day = time.time(), 86_400
+    for kind, spends in (("preview", 0), ("pack", 0), ("survey", 0), ("size", 0), ("publish", 1)):
+        for age in (1, 8, 91, None):
+            ended = None if age is None else int(now) - age * day
+            line = f"{kind}{age}", project.id, kind, "[]", spends, "", "owner", "", "done", "", "", "", 0, ended
+            here.studio.book.write(f"INSERT INTO jobs VALUES ({', '.join('?' * 14)})", *line)
+    old, new = (project.folder / "previews" / f"{name}.toml" for name in ("old", "new"))
+    for path, age in ((old, 8), (new, 6)):
+        path.write_text("")
+        os.utime(path, (now - age * day,) * 2)
+    here.studio._tidied = 0.0
+    here.studio.tidy()
+    left = {job.id for job in jobs.of(project.id)}
+    gone = {"preview8", "preview91", "pack91"}
+    assert left == {f"{kind}{age}" for kind in ("preview", "pack", "survey", "size", "publish")
+                    for age in (1, 8, 91, None)} - gone  # fmt: skip
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_the_owners_path_from_a_file_to_the_next_week(tmp_path):
@@ -304,12 +346,12 @@ def test_a_rule_asks_for_another_person_first(tmp_path):
         here.close()
 
 
-def test_a_team_shares_the_studio_with_its_collector(tmp_path):
+def test_a_team_shares_the_studio_with_its_collector(tmp_path, database):
     from tests.collector_help import Api
 
     from dunnage.serving import service
 
-    api = Api(tmp_path / "data")
+    api = Api(tmp_path / "data", database=database or None)
     try:
         studio = service.shared_studio(api.service)
         api.app = service.make_app(api.service, studio.routes())

@@ -67,13 +67,18 @@ TRICKS = (
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str) -> Iterator[Here]:
     """A studio in which no job runs."""
-    made = Here(tmp_path / "studio")
+    made = Here(tmp_path / "studio", database=database)
     monkeypatch.setattr(made.studio.jobs._pool, "submit", lambda *_: None)
     monkeypatch.setattr(made.studio.jobs, "prepare", lambda: None)
     yield made
     made.close()
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue("postgres")()) if getattr(request, "param", "") else ""
 
 
 @pytest.fixture
@@ -144,6 +149,7 @@ def test_every_route_with_every_role(here: Here, project: Project) -> None:
 SECRETS = (CANARY, "source_row")
 
 
+@pytest.mark.parametrize("database", ["", "postgres"], indirect=True)
 def test_private_files_are_out_of_reach(here: Here, project: Project) -> None:
     """Whatever planners, auditors and admins write into an address, no private value comes back."""
     assert CANARY in here.call("GET", f"/studio/projects/{project.id}/files/settlements/s/loading.csv", role=OWNER).text
@@ -405,3 +411,20 @@ def test_a_plan_that_was_made_here_can_be_applied(here: Here, project: Project) 
     content = here.call("GET", f"/studio/projects/{project.id}/plans/p/zip", role=PLANNER).content
     place = _received_plan(project, Upload("p.zip", io.BytesIO(content), len(content)))
     assert dn.Plan.read(project.folder / place).num_bins >= 1
+
+
+def test_a_fleet_that_was_sized_elsewhere_is_applied_in_its_city(here: Here, project: Project) -> None:
+    argv = ["dunnage", "publish", "data/1.csv", "--policy", "policies/0002.toml", "-o", "releases/r"]
+    here.studio.jobs.start(project.id, "publish", argv, project.folder, role=OWNER, place="", by=OWNER)
+    place, plan = f"/studio/projects/{project.id}/releases/r/apply", ("plan.csv", b"row,bin\n0,0\n")
+    feed = {"stops.txt": b"x", "stop_times.txt": b"x", "trips.txt": b"x"}
+    for files, ending in ((feed, ".zip"), ({"city/stops.csv": b"x", "city/zones.csv": b"x"}, "")):
+        answer = here.call("POST", place, files={"plan_file": plan, "city": ("../c.zip", zipped(files))})
+        job = here.studio.jobs.get(answer.place.rsplit("/", 1)[-1])
+        assert job is not None
+        city = job.argv[job.argv.index("--city") + 1]
+        assert re.fullmatch(rf"received/[0-9a-f]{{12}}{ending}", city)
+        assert (project.folder / city).exists()
+    assert not list((project.folder / "public/cities").iterdir())  # a planner does not see it
+    bad = {"plan_file": plan, "city": ("c.zip", zipped({"../x": b"x"}))}
+    assert here.call("POST", place, files=bad).status == 422

@@ -34,6 +34,7 @@ BOOK_FILE, LOCK_FILE, PERIODS_FOLDER = "collector.sqlite", "collector.lock", "pe
 POSTGRES = ("postgresql://", "postgres://")
 FORMAT = 1
 _CHAIN = b"dunnage blocks 1\n"
+ALONE_SECONDS = 5  # how long to wait for another process to end
 _PART = 64  # blocks that are read at once
 _PART_BYTES = 1 << 24
 
@@ -192,8 +193,9 @@ class SqliteFile(Database):
 
 
 class Postgres(Database):
-    def __init__(self, url: str, *tables: str) -> None:
+    def __init__(self, url: str, *tables: str, schema: str = "collector", alone: bool = False) -> None:
         super().__init__(*tables)
+        self._schema, self._alone = schema, alone  # alone: no other process may use the schema
         try:
             import psycopg
         except ImportError:
@@ -204,10 +206,14 @@ class Postgres(Database):
     def _open(self) -> Any:
         connection = self._psycopg.connect(self._url, autocommit=True, connect_timeout=5)
         try:
+            if self._alone:  # for as long as the connection lives; one that just ended is waited for
+                connection.execute(f"SET lock_timeout TO '{ALONE_SECONDS}s'")
+                connection.execute("SELECT pg_advisory_lock(743513)")
+                connection.execute("RESET lock_timeout")
             # Two collectors that start at once would both create the tables.
             connection.execute("SELECT pg_advisory_lock(743512)")
-            connection.execute("CREATE SCHEMA IF NOT EXISTS collector")
-            connection.execute("SET search_path TO collector")
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
+            connection.execute(f"SET search_path TO {self._schema}")
             connection.execute("SET synchronous_commit TO on")
             for table in self._tables:
                 connection.execute(table.replace("BYTES", "BYTEA").replace("INTEGER", "BIGINT"))
@@ -219,6 +225,10 @@ class Postgres(Database):
 
     def execute(self, sql: str, values: Sequence[object] = ()) -> Any:
         return self._connection.execute(sql.replace("?", "%s"), values or None)
+
+    def _reason(self, error: BaseException) -> str:
+        taken = isinstance(error, self._psycopg.errors.LockNotAvailable)
+        return "another studio uses this database" if taken else super()._reason(error)
 
 
 class Store(ABC):

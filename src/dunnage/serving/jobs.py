@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -20,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,10 +38,12 @@ CREATE TABLE IF NOT EXISTS jobs (id TEXT PRIMARY KEY, project TEXT NOT NULL, kin
     result TEXT NOT NULL, message TEXT NOT NULL, created INTEGER NOT NULL, ended INTEGER);
 """
 WAITING, RUNNING, DONE, FAILED, CANCELLED, STOPPED = "waiting", "running", "done", "failed", "cancelled", "stopped"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _STAGE = "progress: "
 _STOPPED = "The studio ended while this ran. It was not started again."
 _MAX_RESULT = 1 << 26  # bytes of what a job prints
 _MAX_LINES = 200  # of what it says
+_DAY = 86_400
 _COLUMNS = "id, project, kind, argv, spends, place, role, by_whom, state, stage, result, message, created, ended"
 
 
@@ -150,7 +153,7 @@ class Jobs:
         spends: bool = False,
     ) -> str:
         """Start a job in a folder, or let it wait for its turn; return its id."""
-        job_id = secrets.token_urlsafe(9)
+        job_id = f"{time.time_ns():016x}{secrets.token_hex(4)}"  # in the order in which they began
         line = job_id, project, kind, json.dumps(list(argv)), int(spends), place, role, by, WAITING, "", "", ""
         marks = ", ".join("?" * 14)
         self._book.write(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({marks})", *line, int(time.time()), None)
@@ -159,14 +162,25 @@ class Jobs:
         return job_id
 
     def get(self, job_id: str) -> Job | None:
-        rows = self._book.rows(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", job_id)
+        rows = self._book.rows(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", job_id) if _ID.fullmatch(job_id) else []
         return self._made(rows[0]) if rows else None
 
     def of(self, project: str, *kinds: str, limit: int = 50) -> list[Job]:
         """Return the jobs of a project, the newest first."""
         which = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
-        sql = f"SELECT {_COLUMNS} FROM jobs WHERE project = ? {which} ORDER BY created DESC, rowid DESC LIMIT ?"
+        sql = f"SELECT {_COLUMNS} FROM jobs WHERE project = ? {which} ORDER BY created DESC, id DESC LIMIT ?"
         return list(map(self._made, self._book.rows(sql, project, *kinds, limit)))
+
+    def forget(self, days: Mapping[str, int], *, usually: int, now: float) -> None:
+        """Delete jobs that ended long ago, by kind. What spends stays: it says from which file a release was made."""
+        marks = ", ".join("?" * len(days))
+        rule = f"DELETE FROM jobs WHERE spends = 0 AND ended < ? AND kind NOT IN ({marks})"
+        with self._book.turn() as book:
+            book.execute(rule, (int(now) - usually * _DAY, *days))
+            for kind, kept in days.items():
+                sql = "DELETE FROM jobs WHERE spends = 0 AND ended < ? AND kind = ?"
+                book.execute(sql, (int(now) - kept * _DAY, kind))
+        self._book.purge()
 
     def _made(self, row: Any) -> Job:
         job_id, project, kind, argv, spends, place, role, by, state, stage, result, message, created, ended = row
@@ -199,7 +213,7 @@ class Jobs:
 
     def _end(self, job_id: str, state: str, *, result: str = "", message: str = "") -> None:
         sql = "UPDATE jobs SET state = ?, result = ?, message = ?, stage = '', ended = ? WHERE id = ?"
-        self._book.write(sql, state, result, message, int(time.time()), job_id)
+        self._book.write(sql, state, result, message.replace("\0", ""), int(time.time()), job_id)
         self._stages.pop(job_id, None)
 
     def _run(self, job_id: str, argv: list[str], folder: Path) -> None:

@@ -190,9 +190,8 @@ def _preview_job(visit: Visit, project: Project, text: str, capacity: str, perio
             return job
         if not job.is_over:
             visit.studio.jobs.cancel(job.id)
-    if not path.exists():
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as sink:
-            sink.write(text)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as sink:
+        sink.write(text)
     started = visit.start(project, _PREVIEW, *argv, role=OWNER, place=visit.at("preview"))
     new = visit.studio.jobs.get(started)
     assert new is not None
@@ -424,6 +423,10 @@ def _apply(visit: Visit) -> Response:
     argv += ["--period", period] if period else []
     argv += ["--repair"] if form.get("repair") else []
     argv += ["--leave-behind"] if form.get("leave_behind") else []
+    if upload := visit.uploads.get("city"):  # of a fleet that was sized elsewhere; private, as whatever owners upload
+        from dunnage.serving.planner import received_city
+
+        argv += ["--city", received_city(project, upload, "received")]
     for job in visit.studio.jobs.of(project.id, "size"):  # a fleet runs in the city that it was sized for
         if plan in job.argv and "--city" not in argv:
             argv += ["--city", job.argv[job.argv.index("--city") + 1]]

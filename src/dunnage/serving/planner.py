@@ -223,21 +223,26 @@ def _pack(visit: Visit) -> Response:
     return _plan_job(visit, project, "pack", release, argv)
 
 
+def received_city(project: Project, upload: Upload, place: str) -> str:
+    """Keep a city that was uploaded: a GTFS feed as it is, a city folder unpacked."""
+    check_archive(upload.file, max_bytes=MAX_CITY_BYTES, max_files=MAX_CITY_FILES)
+    with zipfile.ZipFile(upload.file) as archive:
+        feed = {name.rsplit("/", 1)[-1] for name in archive.namelist()} >= _GTFS
+    city = _received(project, upload, place, ".zip")
+    if feed:
+        return city
+    folder = project.folder / city.removesuffix(".zip")
+    unpack(upload.file, folder, None, max_bytes=MAX_CITY_BYTES, max_files=MAX_CITY_FILES)
+    return city.removesuffix(".zip")
+
+
 def _size(visit: Visit) -> Response:
     """Size the fleet of each zone for a release of counts; the city is a GTFS feed or a folder, as one archive."""
     project, release = visit.project, visit.project.inside(_RELEASES, visit["release"]).name
     upload = visit.uploads.get("city")
     if upload is None:
         raise HttpError(422, "no_city", "Choose the zip of a GTFS feed, or of a city folder.")
-    check_archive(upload.file, max_bytes=MAX_CITY_BYTES, max_files=MAX_CITY_FILES)
-    with zipfile.ZipFile(upload.file) as archive:
-        feed = {name.rsplit("/", 1)[-1] for name in archive.namelist()} >= _GTFS
-    city = _received(project, upload, _CITIES, ".zip")
-    if not feed:
-        folder = project.folder / city.removesuffix(".zip")
-        unpack(upload.file, folder, None, max_bytes=MAX_CITY_BYTES, max_files=MAX_CITY_FILES)
-        city = city.removesuffix(".zip")
-    argv = ["dunnage", "size", f"{_RELEASES}/{release}", "--city", city]
+    argv = ["dunnage", "size", f"{_RELEASES}/{release}", "--city", received_city(project, upload, _CITIES)]
     argv += _given(visit, "max_wait", "capacity", "time_limit", "shift", "day")
     return _plan_job(visit, project, "size", release, argv)
 

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS files (project TEXT NOT NULL, number INTEGER NOT NULL
 """
 PRIVATE_FOLDERS = ("data", "policies", "releases", "settlements", "audits", "previews", "received")
 PUBLIC_FOLDERS = ("public/releases", "public/plans", "public/cities")
-_ID = re.compile(r"[a-z0-9]{12}")
+_ID = re.compile(r"[a-z0-9]{12,20}")
 _LABEL = re.compile(r"[^\w .,()+-]")
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80}")
 
@@ -158,7 +158,8 @@ class Projects:
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def create(self, name: str, by: str) -> Project:
-        project, label = secrets.token_hex(6), _LABEL.sub("", name).strip()[:80] or "Project"
+        project = f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(4)}"  # in the order in which they began
+        label = _LABEL.sub("", name).strip()[:80] or "Project"
         for place in PRIVATE_FOLDERS + PUBLIC_FOLDERS:
             (self._folder / project / place).mkdir(mode=0o700, parents=True)
         os.chmod(self._folder / project, 0o700)
@@ -184,7 +185,7 @@ class Projects:
         return Project(project, name, self._folder / project, _change(change))
 
     def all(self) -> list[Project]:
-        ids = self._book.rows("SELECT id FROM projects ORDER BY rowid DESC")
+        ids = self._book.rows("SELECT project FROM changes WHERE version = 1 ORDER BY at DESC, project DESC")
         return [project for (one,) in ids if (project := self.get(one)) is not None]
 
     def history(self, project: Project) -> list[Change]:

@@ -813,7 +813,11 @@ def shared_studio(service: Service) -> Studio:
     """Return the studio of a team, in the same folder: its people are those of the service."""
     from dunnage.serving.studio import Studio, StudioSettings
 
-    studio = Studio(StudioSettings(service.data / "studio", service.settings.listen), service.door)
+    settings = StudioSettings(
+        service.data / "studio", service.settings.listen, database=service.settings.database or "",
+        site=service.settings.site or "",
+    )  # fmt: skip
+    studio = Studio(settings, service.door, service.settings.provider())
     service.closing.append(studio.close)
     return studio
 

@@ -8,12 +8,15 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from dunnage.errors import InputError, ParameterError
 from dunnage.model.documents import Model, check
+
+if TYPE_CHECKING:
+    from dunnage.serving.signin import Provider
 
 PREFIX = "DUNNAGE_SERVE_"  # of the variables of the environment
 MAX_BYTES = 1 << 20
@@ -26,6 +29,12 @@ class Settings(Model):
     database: str | None = Field(None, description='"postgresql://...", in place of SQLite files in the folder')
     listen: str = Field("127.0.0.1:8443", description='an address and a port, such as "127.0.0.1:8443"')
     tls_in_front: bool = Field(False, description="true if a proxy in front of it ends TLS")
+    site: str | None = Field(
+        None, description='the address that people open, for passkeys and accounts: "https://studio.example.org"'
+    )
+    oidc_issuer: str | None = Field(None, description="an OpenID Connect provider, such as https://login.example.org")
+    oidc_client: str | None = Field(None, description="the name that the provider knows the studio by")
+    oidc_secret_file: str | None = Field(None, description="a file with the secret that belongs to that name")
     sign: str | None = Field(
         None, description="a file with an Ed25519 private key (PEM), to sign closings and releases"
     )
@@ -60,6 +69,22 @@ class Settings(Model):
             return ipaddress.ip_address(host).is_loopback
         except ValueError:
             return host == "localhost"
+
+    def provider(self) -> Provider | None:
+        """Return the provider of accounts; what it takes is there as a whole, or not at all."""
+        from dunnage.serving.signin import Provider
+
+        if self.oidc_issuer is None and self.oidc_client is None and self.oidc_secret_file is None:
+            return None
+        if not self.oidc_issuer or not self.oidc_client:
+            raise ParameterError("accounts need both oidc_issuer and oidc_client.")
+        secret = ""
+        if self.oidc_secret_file is not None:
+            try:
+                secret = Path(self.oidc_secret_file).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError):
+                raise InputError(self.oidc_secret_file, ["cannot be read. Name a file with the secret."]) from None
+        return Provider(self.oidc_issuer, self.oidc_client, secret)
 
     def check_exposure(self, has_people: bool) -> None:
         """Refuse to be reached from other machines unless both channel and people are checked."""

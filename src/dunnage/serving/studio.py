@@ -18,11 +18,12 @@ import re
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -32,7 +33,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from dunnage.collecting.store import SqliteFile
+from dunnage.collecting.store import Database, Postgres, SqliteFile
 from dunnage.errors import InternalError, StoreError
 from dunnage.publishing import LEDGER_FILE
 from dunnage.serving import jobs as job_states
@@ -59,10 +60,15 @@ from dunnage.serving.web import (
 )
 from dunnage.showing import figures as draw
 
+if TYPE_CHECKING:
+    from dunnage.serving import signin
+
 POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
+PREVIEW_DAYS, JOB_DAYS = 7, 90  # how long what has ended is kept
+KEPT_JOBS = {"preview": PREVIEW_DAYS, "survey": 36_500, "size": 36_500}  # pages need what files and fleets were
 MAX_FIELDS, MAX_FIELD_BYTES, FORM_SECONDS = 5_000, 1 << 20, 3_600
 _EVENT_SECONDS, _EVENTS_FOR = 0.25, 900
 _WORDS = {
@@ -83,6 +89,8 @@ class StudioSettings:
     folder: Path
     listen: str = "127.0.0.1:8400"
     ledger: str = ""  # a file or postgresql://...; by default one file in the folder, for all projects
+    database: str = field(default="", repr=False)  # postgresql://..., in place of a SQLite file in the folder
+    site: str = ""  # the address that people use, such as https://studio.example.org
     max_upload: int = 1 << 30  # bytes
     memory_mb: int = 8192  # of a job
     seconds: int = 3600  # of a job
@@ -139,6 +147,8 @@ class Visit:
             "here": self.request.url.path,
             "project": project,
             "said": self.said,
+            "team": bool(self.studio.door.people),
+            "provider": self.studio.signing.provider,
             **content,
         }
         text = draw.render(f"studio/{template}.html", inside)
@@ -153,6 +163,7 @@ class Visit:
 
     def start(self, project: Project, kind: str, *argv: str, role: str, place: str, spends: bool = False) -> str:
         """Start a job in the project's folder; return its id. ``argv`` begins with a module, such as ``dunnage``."""
+        self.studio.tidy()
         return self.studio.jobs.start(
             project.id, kind, argv, project.folder, role=role, place=place, by=self.person.name, spends=spends
         )
@@ -185,12 +196,20 @@ class Visit:
 class Studio:
     """Projects, jobs and people in one folder."""
 
-    def __init__(self, settings: StudioSettings, door: Door | None = None) -> None:
+    def __init__(
+        self, settings: StudioSettings, door: Door | None = None, provider: signin.Provider | None = None
+    ) -> None:
+        from dunnage.serving import officer, owner, planner, signin
+
         self.settings, self.folder = settings, Path(os.path.abspath(settings.folder))
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self.folder, 0o700)
         self._lock = _locked(self.folder / "studio.lock")
-        self.book = SqliteFile(self.folder / "studio.sqlite", PROJECT_TABLES, job_states.TABLE, web.SESSIONS)
+        try:
+            self.book = _book(self.folder / "studio.sqlite", settings.database)
+        except BaseException:
+            self._lock.close()
+            raise
         self.door = door or Door(Person("you", frozenset(STUDIO)))
         self.door.book = self.book
         self.projects = Projects(self.book, self.folder / "projects")
@@ -199,9 +218,22 @@ class Studio:
             left.unlink(missing_ok=True)
         how = {"parallel": settings.parallel, "memory_mb": settings.memory_mb, "seconds": settings.seconds}
         self.jobs = Jobs(self.book, **how)
-        from dunnage.serving import officer, owner, planner
+        self._tidied = 0.0
+        self.tidy()
+        site = settings.site or f"http://localhost:{settings.listen.rpartition(':')[2]}"
+        self.signing = signin.SignIn(site, provider)
+        self._parts = [owner, planner, officer, signin]  # modules with ROUTES and NAV
 
-        self._parts = [owner, planner, officer]  # modules with ROUTES and NAV
+    def tidy(self) -> None:
+        """Delete previews and finished jobs that are old: when the studio starts, and at most once a day."""
+        now = time.time()
+        if now - self._tidied < 86_400:
+            return
+        self._tidied = now
+        self.jobs.forget(KEPT_JOBS, usually=JOB_DAYS, now=now)
+        for path in (self.folder / "projects").glob("*/previews/*.toml"):
+            if path.stat().st_mtime < now - PREVIEW_DAYS * 86_400:
+                path.unlink(missing_ok=True)
 
     @property
     def ledger(self) -> str:
@@ -317,6 +349,27 @@ class Studio:
         self.book.close()
         tempfile.tempdir = None
         self._lock.close()
+
+
+def _book(path: Path, database: str) -> Database:
+    """Open the studio's tables. What an earlier version kept in a file moves to PostgreSQL, once."""
+    from dunnage.serving import signin
+
+    tables = PROJECT_TABLES, job_states.TABLE, web.SESSIONS, signin.TABLES
+    if not database:
+        return SqliteFile(path, *tables)
+    book = Postgres(database, *tables, schema="studio", alone=True)
+    book.rows("SELECT 1")  # whether it can be used is known now
+    if path.exists():
+        file = SqliteFile(path, *tables)
+        with book.turn():
+            for name in ("projects", "changes", "files", "jobs"):
+                for row in file.rows(f"SELECT * FROM {name}"):
+                    marks = ", ".join("?" * len(row))
+                    book.execute(f"INSERT INTO {name} VALUES ({marks}) ON CONFLICT DO NOTHING", row)
+        file.close()
+        os.rename(path, path.with_suffix(".moved"))
+    return book
 
 
 async def _limited(stream: AsyncIterator[bytes], most: int) -> AsyncGenerator[bytes, None]:
@@ -515,8 +568,6 @@ def run(studio: Studio, *, opened: Callable[[str], object] | None = None) -> int
     server = uvicorn.Server(config)
 
     def announce() -> None:
-        import time
-
         while not server.started and not server.should_exit:
             time.sleep(0.05)
         if server.started and opened is not None:

@@ -99,15 +99,22 @@ class Door:
         self._local, self.code = local, secrets.token_urlsafe(24) if local is not None else ""
 
     def person(self, request: Request, *, changes: bool = False) -> Person | None:
+        known = self.known(request, changes=changes)
+        return None if known is None else known[1]
+
+    def known(self, request: Request, *, changes: bool = False) -> tuple[bytes, Person] | None:
         """Return who asks; a session counts where something is changed only if a page of ours made the request."""
-        tokens = request.headers.getlist("authorization")
+        tokens, session = request.headers.getlist("authorization"), request.cookies.get(COOKIE)
         if len(tokens) == 1 and tokens[0].startswith("Bearer "):
-            return self.people.get(hashed(tokens[0][7:]))
-        session = request.cookies.get(COOKIE)
-        if not session or (request.method not in ("GET", "HEAD") and not (changes and same_origin(request))):
+            key = hashed(tokens[0][7:])
+        elif not session or (request.method not in ("GET", "HEAD") and not (changes and same_origin(request))):
             return None
-        key, expires = self._session(hashed(session))
-        return None if expires <= time.time() else self._local if key == LOCAL else self.people.get(key)
+        else:
+            key, expires = self._session(hashed(session))
+            if expires <= time.time():
+                return None
+        person = self._local if key == LOCAL else self.people.get(key)
+        return None if person is None else (key, person)
 
     def _session(self, key: bytes) -> tuple[bytes, int]:
         if self.book is None:

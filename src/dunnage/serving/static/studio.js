@@ -34,6 +34,28 @@ window.addEventListener("pageshow", () => {
   for (const button of document.querySelectorAll("[aria-busy]")) button.removeAttribute("aria-busy");
 });
 
+// Passkeys: the browser makes or uses one, and the form sends what it says.
+for (const form of document.querySelectorAll("[data-passkey]")) {
+  form.hidden = !window.PublicKeyCredential || !PublicKeyCredential.parseRequestOptionsFromJSON;
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    const failed = form.querySelector("[role=alert]");
+    failed.hidden = true;
+    try {
+      const answer = await fetch(form.dataset.passkey, { method: "POST", body: new URLSearchParams() });
+      const options = await answer.json();
+      const credential = form.dataset.makes
+        ? await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) })
+        : await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options) });
+      form.elements.credential.value = JSON.stringify(credential);
+      form.submit();
+    } catch {
+      failed.hidden = false;
+    }
+  });
+}
+
 // Drop a file anywhere on its field.
 for (const field of document.querySelectorAll(".drop")) {
   const input = field.querySelector("input[type=file]");
