@@ -172,7 +172,7 @@ LOWERING = {
 """A small part of the steps that searches for lower linkage take."""
 
 
-QUICK_PACE = 4
+QUICK_PACE = 8
 """How fast limits of searches pass in quick runs: most find their plan at once, and then look for a better one."""
 
 
@@ -181,13 +181,20 @@ def _short_searches(request: pytest.FixtureRequest) -> Iterator[None]:
     """Search less, but where the result is recorded; for low linkage also where that is tested, and in long runs."""
     path, effort = request.path, {}
     if path.parent.name != "scenarios":
-        full = _long(request.config) or path.name.startswith(("test_spread", "test_fills"))
+        full = _long(request.config) or path.name.startswith(("test_spreading", "test_fills"))
         effort = REPAIRS if full else REPAIRS | LOWERING
     CLOCK.set_pace(QUICK_PACE if path.parent.name != "scenarios" and not _long(request.config) else 1)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in effort.items():
             patch.setattr(f"dunnage.{name}", value)
         yield
+
+
+@pytest.fixture
+def _lower_effort(thorough: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search less for low linkage in a test of a file whose others need all of it."""
+    for name, value in ({} if thorough else LOWERING).items():
+        monkeypatch.setattr(f"dunnage.{name}", value)
 
 
 @pytest.fixture(scope="session")

@@ -169,14 +169,14 @@ def test_altered_corrections_and_bounds_that_leave_nothing_to_correct_are_refuse
 def test_the_best_bound_is_predicted_from_public_facts(tmp_path):
     """More trips for each rider need a larger bound; a correction allows a smaller one."""
     best = {}
-    for riders, total in ((15_000, None), (2500, None), (2500, 50)):
+    for riders, total in ((7500, None), (1250, None), (1250, 50)):
         bound = {"max": 4, **({} if total is None else {"total_max": total})}
-        policy = rider_policy(tmp_path, CELLS, expect={"trips": 20_000, "riders": riders}, **bound)
+        policy = rider_policy(tmp_path, CELLS, expect={"trips": 10_000, "riders": riders}, **bound)
         predicted = predict_usefulness(policy, mechanism_of(policy), bounds=True)
         assert predicted is not None
         sums = [(item.levels[-1].error, item.max) for item in predicted.bounds]
         best[riders, total] = min(sums)
         assert any("Best" in line for line in usefulness_lines(predicted))
-    assert best[15_000, None][1] < best[2500, None][1]
-    assert best[2500, 50][1] <= best[2500, None][1]
-    assert best[2500, 50][0] < best[2500, None][0]
+    assert best[7500, None][1] < best[1250, None][1]
+    assert best[1250, 50][1] <= best[1250, None][1]
+    assert best[1250, 50][0] < best[1250, None][0]

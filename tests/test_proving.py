@@ -74,12 +74,12 @@ def proof(thorough: bool) -> Proof:
     with pytest.MonkeyPatch.context() as patch:
         if not thorough:
             for name in ("FEW", "SOME", "MANY"):
-                patch.setattr(primitives, name, getattr(primitives, name) // 5)
-            patch.setitem(NeighbourCase.__init__.__kwdefaults__, "draws", examining.DRAWS // 4)
-            patch.setattr(counts_desk, "_LAZY_DRAWS", counts_desk._LAZY_DRAWS // 3)
+                patch.setattr(primitives, name, getattr(primitives, name) // 10)
+            patch.setitem(NeighbourCase.__init__.__kwdefaults__, "draws", examining.DRAWS // 10)
+            patch.setattr(counts_desk, "_LAZY_DRAWS", counts_desk._LAZY_DRAWS // 6)
             reports, boxes = local._real_reports, local._from_draws
-            patch.setattr(local, "_real_reports", lambda draws, num: reports(draws, num // 12))
-            patch.setattr(local, "_from_draws", lambda of: boxes(replace(of, num_drawn=of.num_drawn // 2)))
+            patch.setattr(local, "_real_reports", lambda draws, num: reports(draws, num // 24))
+            patch.setattr(local, "_from_draws", lambda of: boxes(replace(of, num_drawn=of.num_drawn // 4)))
         return prove()
 
 

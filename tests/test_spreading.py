@@ -159,10 +159,11 @@ def test_several_quantities_and_mixed_fleets_are_spread_too(mixed: bool) -> None
     assert plan.truck_linkage.mean < 0.15
 
 
+@pytest.mark.usefixtures("_lower_effort")
 @pytest.mark.parametrize("statistic", ["multiset", "bounds"])
 def test_sealed_is_never_worse_than_standard_with_as_many_trucks(statistic: str) -> None:
     compared = 0
-    for seed in range(1, 4):
+    for seed in (1, 2):
         release = published(setting_weights("25-S-U", seed), 5, statistic)
         sealed, open_ = (dn.pack(release, capacity=2500, model=one, seconds=5) for one in (dn.Sealed(), dn.Standard()))
         assert sealed.objective <= open_.objective
@@ -198,8 +199,9 @@ def test_likely_plans_keep_their_probability() -> None:
         assert weighed.at_least == pytest.approx(plan.certified.at_least)
 
 
-def test_spreads_that_cost_no_truck_are_tried() -> None:
-    for seed in (5, 6):
+@pytest.mark.usefixtures("_lower_effort")
+def test_spreads_that_cost_no_truck_are_tried(thorough: bool) -> None:
+    for seed in (5, 6)[: 1 + thorough]:
         release = published(setting_weights("50-S-U", seed), 5)
         plan = dn.pack(release, capacity=1200)
         for spread in (2, 3, 4, 5):
@@ -243,6 +245,7 @@ def test_noisy_rows_are_spread_by_what_their_noise_hides(monkeypatch: pytest.Mon
 # More trucks
 
 
+@pytest.mark.usefixtures("_lower_effort")
 def test_extra_trucks_lower_linkage_and_are_recorded(tmp_path: Any) -> None:
     release = published(setting_weights("25-S-U", 1), 5)
     plain, plan = (dn.pack(release, capacity=2500, extra_trucks=number) for number in (None, 2))
@@ -257,6 +260,7 @@ def test_extra_trucks_lower_linkage_and_are_recorded(tmp_path: Any) -> None:
     assert dn.pack(release, capacity=2500, extra_trucks=9).num_bins == 5
 
 
+@pytest.mark.usefixtures("_lower_effort")
 @pytest.mark.parametrize("model", [dn.Standard(), dn.Robust(), dn.Stochastic(), dn.Sealed()])
 def test_a_largest_linkage_takes_as_few_trucks_as_needed(model: Any) -> None:
     release = published(setting_weights("25-S-U", 1), 5)
@@ -268,6 +272,7 @@ def test_a_largest_linkage_takes_as_few_trucks_as_needed(model: Any) -> None:
     assert loose.num_bins == 3
 
 
+@pytest.mark.usefixtures("_lower_effort")
 def test_what_cannot_be_bought_is_refused() -> None:
     release = published(setting_weights("25-S-U", 1), 5)
     with pytest.raises(NoPlanError, match="20 %"):  # classes of five: one guess in five is right with any trucks
@@ -287,6 +292,7 @@ def test_what_cannot_be_bought_is_refused() -> None:
             dn.pack(release, capacity=2500, max_linkage=amount)
 
 
+@pytest.mark.usefixtures("_lower_effort")
 def test_a_plan_says_what_would_lower_a_high_linkage() -> None:
     release = published(setting_weights("25-S-U", 1), 5)
     plan = dn.pack(release, capacity=2500)
@@ -306,6 +312,7 @@ def test_a_plan_says_what_would_lower_a_high_linkage() -> None:
     assert not pairs.lower_linkage
 
 
+@pytest.mark.usefixtures("_lower_effort")
 def test_the_command_takes_trucks_for_linkage(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     case = Published(setting_weights("25-S-U", 1), 5)
@@ -321,6 +328,7 @@ def test_the_command_takes_trucks_for_linkage(tmp_path: Any, monkeypatch: pytest
         assert (done.code, (tmp_path / "wrong").exists()) == (code, False)
 
 
+@pytest.mark.usefixtures("_lower_effort")
 def test_equal_input_gives_equal_plans_and_plans_of_earlier_versions_are_read(tmp_path: Any) -> None:
     release = parcels(200, 6, seed=4, volumes=True)
     one, other = (dn.pack(release, capacity=[200, "volume=45"], seconds=60) for _ in range(2))
