@@ -24,10 +24,12 @@ from tests.test_ledger import budget, dp, purpose
 import dunnage as dn
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
 from dunnage.ledger import Ledger, Rehearsed, Rule
+from dunnage.ledger.book import payload
 from dunnage.ledger.entries import COLUMNS, Entry, Kind, fraction_text, next_entry
 from dunnage.ledger.store import STATE
 from dunnage.ledger.telling import check_ledger, told
 from dunnage.model.certificate import load_public_key
+from dunnage.model.envelopes import sign
 
 OLD = Path(__file__).parent / "fixtures" / "v0.1.0"
 POLICY = """
@@ -441,6 +443,8 @@ def test_a_spender_with_a_raw_connection_can_only_spend(team, keys):
             "surrogates": entry(tenth, body=more % '"\\ud800"'),
             "a zero character": entry(tenth, body=more % '"\\u0000"'),
             "forged totals": entry(tenth, totals=json.dumps(forged_totals)),
+            "a count that is no whole number": entry(tenth, totals=small[1][7].replace('"spends":3', '"spends":3.0')),
+            "a count twice": entry(tenth, totals='{"spends":' + "9" * 5000 + "," + small[1][7][1:]),
             "old totals": entry(half, totals=book.history("rides")[-1].totals),
             "body that is no table": entry(tenth, body="[]"),
             "body that is no JSON": entry(tenth, body="x"),
@@ -636,15 +640,24 @@ def test_terms_count_only_if_signed_under_the_rule_before_them(team, keys):
 
 def test_a_proposal_without_a_signature_is_in_nobody_s_way(team, keys):
     stated, what = dp("0.4"), replace(purpose(1), dataset="ruled")
-    with Ledger(team["ann"]) as ann, Ledger(team["bo"]) as bo:
+    with Ledger(team["ann"]) as ann, Ledger(team["bo"]) as bo, Ledger(team["cy"]) as cy:
         true = ann.propose(stated, what, key=keys("ann"), facts={})
-        for content in ({}, {**true.content, "signature": None}, {**true.content, "signature": "x", "note": []}):
+        second = bo.propose(stated, what, key=keys("bo"), facts={})
+        about = {"about": second.id, "hash": second.hash}
+        about["signature"] = sign(Kind.PROPOSAL, payload(Kind.PROPOSAL, "ruled", about), keys("ann"))
+        for content in (
+            {},
+            {**true.content, "signature": None},
+            {**true.content, "signature": "x", "note": []},
+            {"about": second.id},
+            about,
+        ):
             with ann._store.writing("ruled") as session:
                 session.append(ann._entry(session.head("ruled"), "ruled", Kind.PROPOSAL, content))
-        second = ann.propose(stated, what, key=keys("ann"), facts={})
-        bo.decide(second.id, approve=True, key=keys("bo"))
+        cy.decide(second.id, approve=True, key=keys("cy"))
         ann.spend(stated, what)
         assert "does not count" in told(ann, "ruled").text()
+        assert check_ledger(bo).ok
 
 
 def test_people_of_a_team_agree(team, keys):

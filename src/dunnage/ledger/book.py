@@ -408,9 +408,9 @@ def read_proposal(session: Session, entry: Entry, rule: Rule) -> Proposal:
     by = signer(entry, rule.people)
     decisions: dict[str, dict[str, Entry]] = {Kind.APPROVAL: {}, Kind.REFUSAL: {}}
     spend = None
-    for other in session.where(
-        f"dataset = ? AND kind <> 'budget' AND {session.field('about')} = ?", entry.dataset, entry.id
-    ):
+    about = f"kind <> 'budget' AND {session.field('about')} = ?"
+    clause = f"dataset = ? AND kind IN ('approval', 'refusal', 'spend') AND {about}"  # not what others propose about it
+    for other in session.where(clause, entry.dataset, entry.id):
         if other.kind == Kind.SPEND:
             spend = other
         elif (name := signer(other, rule.people)) != by and other.content.get("hash") == entry.hash:

@@ -126,6 +126,16 @@ BEGIN
   RETURN result;
 END $$;
 
+-- Totals as clients write them: other spellings of the same JSON (1.0, a name twice) are not what every reader can follow.
+CREATE FUNCTION dunnage.written(totals jsonb) RETURNS text LANGUAGE sql IMMUTABLE
+  SET search_path = pg_catalog, pg_temp AS $$
+  SELECT '{' || string_agg(to_json(part) || ':' || CASE jsonb_typeof(content)
+    WHEN 'object' THEN (SELECT '{' || string_agg(to_json(key) || ':' || value, ',' ORDER BY key COLLATE "C") || '}'
+                        FROM jsonb_each(content))
+    WHEN 'array' THEN (SELECT '[' || coalesce(string_agg(unit::text, ',' ORDER BY at), '') || ']'
+                       FROM jsonb_array_elements(content) WITH ORDINALITY item(unit, at))
+    ELSE content::text END, ',' ORDER BY part COLLATE "C") || '}' FROM jsonb_each(totals) item(part, content) $$;
+
 -- After an entry was inserted (a row that ON CONFLICT drops must not move the head), check it and move the head.
 CREATE FUNCTION dunnage.admit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
   SET search_path = pg_catalog, pg_temp AS $$
@@ -263,7 +273,7 @@ BEGIN
     END IF;
   END IF;
 
-  IF NEW.totals::jsonb IS DISTINCT FROM totals THEN
+  IF NEW.totals IS DISTINCT FROM dunnage.written(totals) THEN
     RAISE EXCEPTION 'the totals of the entry do not add up' USING ERRCODE = 'DN002';
   END IF;
   UPDATE dunnage.heads SET number = NEW.number, hash = NEW.hash WHERE dataset = NEW.dataset;
