@@ -30,7 +30,7 @@ SEGMENTS = 16
 HOT, COLD = 0.5, 0.03
 MAX_IDLE = 3
 MAX_ROUNDS = 60
-LAST_SHARE = 0.2  # of the time, to descend from the best state
+LAST_SHARE = 0.8  # of the time, to descend from the best state
 LAST_IDLE, SHORT_IDLE = 150, 8  # descents without a gain after which it ends; for what is only offered
 DENSE_CELLS = 20_000_000
 EXACT_TRIES = 3
@@ -134,7 +134,9 @@ def spread_items(
     segment = max(len(order) * STEPS_PER_ITEM, MIN_STEPS) // SEGMENTS
     state = np.random.default_rng(seed).integers(2**62, size=1, dtype=np.uint64)
     idle, cold, none = 0, [1e-3] * (SEGMENTS // 2), np.empty(0, dtype=np.int64)
-    flat = board._replace(price=np.zeros_like(board.price), top_price=_TOP_PRICE)
+    flat = board._replace(price=np.zeros_like(board.price))
+    # Fewer of the fullest bins show the way; without that price, the search leaves where it leads nowhere.
+    descents = itertools.cycle([flat._replace(top_price=_TOP_PRICE), flat])
     soon = deadline - LAST_SHARE * (deadline - time.monotonic())
     for round_ in range(rounds):
         # The first round only descends: if the time is short, that is most of the gain.
@@ -147,7 +149,13 @@ def spread_items(
             last = place >= len(heats)
             steps = max(segment, FLAT_STEPS) if last else segment
             _exchange(
-                flat if last else board, marks, budget, heat, steps, state, _eager(board, marks) if last else none
+                next(descents) if last else board,
+                marks,
+                budget,
+                heat,
+                steps,
+                state,
+                _eager(board, marks) if last else none,
             )
             value = _value(board, marks)
             if value < best_value:
@@ -162,7 +170,7 @@ def spread_items(
     # Time may have run out in the heat: from the best state, descend as long as it helps.
     marks, idle, most = _marked(board, best), 0, LAST_IDLE if rounds == MAX_ROUNDS else SHORT_IDLE
     while idle < most and time.monotonic() < deadline and best_value > (0, floor) and not by_look:
-        _exchange(flat, marks, budget, 1e-3, max(segment, FLAT_STEPS), state, _eager(board, marks))
+        _exchange(next(descents), marks, budget, 1e-3, max(segment, FLAT_STEPS), state, _eager(board, marks))
         value = _value(board, marks)
         idle = 0 if value < best_value else idle + 1
         if value < best_value:
