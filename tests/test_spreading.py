@@ -377,6 +377,24 @@ def test_tiny_packings_become_the_best_of_all(seed: int) -> None:
     assert mean_linkage(look_of, found) == pytest.approx(best)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_items_that_have_to_leave_are_tried_more_often(seed: int) -> None:
+    """One look of 160 kept two items in a bin: among 800 items, random exchanges seldom met one of them."""
+    draw = np.random.default_rng(seed)
+    sizes = np.round(np.minimum(draw.lognormal(2.2, 0.8, 160), 60) * 10).astype(np.int64)[:, None] + 1
+    look = np.unique(np.sort(draw.integers(0, 160, 800)), return_inverse=True)[1]
+    times, load, start = np.bincount(look), np.zeros(12, dtype=np.int64), np.empty(800, dtype=np.int64)
+    for item in np.argsort(-sizes[look, 0], kind="stable").tolist():
+        start[item] = load.argmin()
+        load[start[item]] += sizes[look[item], 0]
+    found = spread_items(
+        TypeLoads.of_sizes(sizes[: len(times)], times), look, look, np.zeros_like(look), start,
+        np.full((12, 1), load.max()), caps=times, deadline=time.monotonic() + 60, rounds=1,
+    )  # fmt: skip
+    assert np.bincount(found, weights=sizes[look, 0]).max() <= load.max()
+    assert spreading.together(look, found) == spreading.least_together(look, 12)
+
+
 def test_the_largest_members_of_a_class_are_what_a_bin_must_hold() -> None:
     """A bin with two of a class needs room for its two largest: 9 + 8, not twice the mean."""
     loads_ = TypeLoads(

@@ -30,7 +30,7 @@ SEGMENTS = 16
 HOT, COLD = 0.5, 0.03
 MAX_IDLE = 3
 MAX_ROUNDS = 60
-LAST_SHARE = 0.2  # of the time, to descend from the best state
+LAST_SHARE = 0.8  # of the time, to descend from the best state
 LAST_IDLE, SHORT_IDLE = 150, 8  # descents without a gain after which it ends; for what is only offered
 DENSE_CELLS = 20_000_000
 EXACT_TRIES = 3
@@ -38,6 +38,7 @@ WORTHWHILE = 0.005  # part of the risk that an exchange has to save if it gains 
 ROUGH = 4.0  # how many times too high a risk by normal laws may be
 _MIN_DENSE = 24
 _PAIR_PRICE = 0.3
+_TOP_PRICE = 0.01
 _EXCESS = 1e6
 
 
@@ -73,6 +74,8 @@ class _Board(NamedTuple):
     type_size: IntArray
     look_size: IntArray
     price: FloatArray  # of a pair of alike items in one bin
+    top_price: float  # of a bin with the largest number of a look that could be lower
+    ideal: IntArray  # below which the largest number of a look cannot fall
     caps: IntArray
     sums: IntArray
     sums_first: IntArray
@@ -130,19 +133,30 @@ def spread_items(
     best = start
     segment = max(len(order) * STEPS_PER_ITEM, MIN_STEPS) // SEGMENTS
     state = np.random.default_rng(seed).integers(2**62, size=1, dtype=np.uint64)
-    idle, cold, flat = 0, [1e-3] * (SEGMENTS // 2), board._replace(price=np.zeros_like(board.price))
+    idle, cold, none = 0, [1e-3] * (SEGMENTS // 2), np.empty(0, dtype=np.int64)
+    flat = board._replace(price=np.zeros_like(board.price))
+    # Fewer of the fullest bins show the way; without that price, the search leaves where it leads nowhere.
+    descents = itertools.cycle([flat._replace(top_price=_TOP_PRICE), flat])
     soon = deadline - LAST_SHARE * (deadline - time.monotonic())
     for round_ in range(rounds):
         # The first round only descends: if the time is short, that is most of the gain.
         hot = HOT if round_ % 3 else HOT / 4
         heats = cold if not round_ else [*np.geomspace(hot, COLD, SEGMENTS - 1).tolist(), 1e-3]
         before = best_value
-        # Where bins are full, pairs that do not count take room: the end of a round ignores them. Where looks are a
-        # proxy for what is revealed (sealed and noisy), all pairs count.
+        # Where bins are full, pairs that do not count take room: the end of a round ignores them, and tries more often
+        # the items that have to leave. Where looks are a proxy for what is revealed (sealed, noisy), all pairs count.
         for place, heat in enumerate(heats if by_look else [*heats, *cold]):
             last = place >= len(heats)
             steps = max(segment, FLAT_STEPS) if last else segment
-            _exchange(flat if last else board, marks, budget, heat, steps, state)
+            _exchange(
+                next(descents) if last else board,
+                marks,
+                budget,
+                heat,
+                steps,
+                state,
+                _eager(board, marks) if last else none,
+            )
             value = _value(board, marks)
             if value < best_value:
                 best, best_value = marks.bin_of.copy(), value
@@ -156,7 +170,7 @@ def spread_items(
     # Time may have run out in the heat: from the best state, descend as long as it helps.
     marks, idle, most = _marked(board, best), 0, LAST_IDLE if rounds == MAX_ROUNDS else SHORT_IDLE
     while idle < most and time.monotonic() < deadline and best_value > (0, floor) and not by_look:
-        _exchange(flat, marks, budget, 1e-3, max(segment, FLAT_STEPS), state)
+        _exchange(next(descents), marks, budget, 1e-3, max(segment, FLAT_STEPS), state, _eager(board, marks))
         value = _value(board, marks)
         idle = 0 if value < best_value else idle + 1
         if value < best_value:
@@ -333,6 +347,8 @@ def _laid_out(
         type_size=type_size,
         look_size=look_size,
         price=_PAIR_PRICE / ideal,
+        top_price=0.0,
+        ideal=ideal,
         caps=np.asarray(caps, dtype=np.int64),
         sums=np.ascontiguousarray(loads.sums, dtype=np.int64),
         sums_first=loads.first,
@@ -376,6 +392,15 @@ def _value(board: _Board, marks: _Marks) -> tuple[int, int, float]:
     if (board.caps < np.bincount(owner)).any():
         over = over_caps(owner, marks.bin_of, board.caps, len(board.room))
     return over, int(marks.largest.sum()), float((marks.largest / board.look_size).max())
+
+
+def _eager(board: _Board, marks: _Marks) -> IntArray:
+    """Return the items that have to leave their bins before a look is spread further."""
+    _, place, counts = np.unique(
+        board.look_of * len(board.room) + marks.bin_of, return_inverse=True, return_counts=True
+    )
+    high = marks.largest > board.ideal
+    return np.flatnonzero(high[board.look_of] & (counts[place.reshape(-1)] == marks.largest[board.look_of]))
 
 
 @piece
@@ -447,6 +472,12 @@ def _mark(board: _Board, marks: _Marks) -> None:
 
 
 @piece
+def _more_tops(largest: int, here: int, there: int) -> float:
+    """Return how many more bins have the largest number of a look, if that number stays."""
+    return (there + 1 == largest) * 1.0 - (here == largest) * 1.0
+
+
+@piece
 def _growth(largest: int, only: bool, here: int, there: int) -> int:
     """Return by how much the largest number of a look grows if one leaves ``here`` and one more comes ``there``."""
     if there + 1 > largest:
@@ -455,12 +486,15 @@ def _growth(largest: int, only: bool, here: int, there: int) -> int:
 
 
 @kernel
-def _exchange(board: _Board, marks: _Marks, budget: float, heat: float, steps: int, state: IntArray) -> None:
+def _exchange(
+    board: _Board, marks: _Marks, budget: float, heat: float, steps: int, state: IntArray, eager: IntArray
+) -> None:
     """Try random moves and exchanges, and keep those that spread, or at this heat some others."""
     # Arrays are taken out of their tuples before the loop: inside it, that takes as long as the rest.
     type_of, look_of, group_of = board.type_of, board.look_of, board.group_of
     type_first, type_row, type_size = board.type_first, board.type_row, board.type_size
     look_first, look_row, look_size = board.look_first, board.look_row, board.look_size
+    top_price, ideal = board.top_price, board.ideal
     price, caps, sums, sums_first, room = board.price, board.caps, board.sums, board.sums_first, board.room
     means, variances, near, rank = board.mean, board.variance, board.near, board.rank
     group_first, group_last, single, by_look = board.group_first, board.group_last, board.single, board.by_look
@@ -478,6 +512,8 @@ def _exchange(board: _Board, marks: _Marks, budget: float, heat: float, steps: i
         word ^= word << np.uint64(17)
         i = np.int64(((word >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
         choice = np.int64(word & np.uint64(15))
+        if len(eager) and word & np.uint64(16):  # half of the items are those that are to leave
+            i = eager[np.int64(((word >> np.uint64(32)) * np.uint64(len(eager))) >> np.uint64(32))]
         word ^= word << np.uint64(13)
         word ^= word >> np.uint64(7)
         word ^= word << np.uint64(17)
@@ -507,12 +543,16 @@ def _exchange(board: _Board, marks: _Marks, budget: float, heat: float, steps: i
         there = _count(bin_of, table, look_row[e], look_first[e], look_size[e], t)
         growth = _growth(largest[e], heights[look_first[e] + e + largest[e]] == 1, here, there)
         change = growth + price[e] * (there - here + 1)
+        if growth == 0 and largest[e] > ideal[e]:
+            change += top_price * _more_tops(largest[e], here, there)
         back = ahead = other_growth = 0
         if not alone:
             back = _count(bin_of, table, look_row[f], look_first[f], look_size[f], t)
             ahead = _count(bin_of, table, look_row[f], look_first[f], look_size[f], b)
             other_growth = _growth(largest[f], heights[look_first[f] + f + largest[f]] == 1, back, ahead)
             change += other_growth + price[f] * (ahead - back + 1)
+            if other_growth == 0 and largest[f] > ideal[f]:
+                change += top_price * _more_tops(largest[f], back, ahead)
         c, d = type_of[i], type_of[j]
         same = not alone and c == d and not by_look
         c_here, c_there, d_back, d_ahead = here, there, back, ahead
