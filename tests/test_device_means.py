@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import replace
 from fractions import Fraction
@@ -22,7 +23,7 @@ from tests.refusals import refusal
 from dunnage.auditing.carriers import EstimatesTruth, EstimatesView, Fleet
 from dunnage.auditing.run import audit
 from dunnage.collecting.batch import perturb_column
-from dunnage.collecting.estimate import estimate, without_missing
+from dunnage.collecting.estimate import among_present, estimate
 from dunnage.collecting.files import RowFile, collect
 from dunnage.collecting.fleet import simulate
 from dunnage.collecting.precision import Precision, more_lines, needed_reports, needs_of_release, plan_lines
@@ -153,16 +154,13 @@ def test_shares_without_the_missing_against_plain_sums(weights, present, side):
     """Whatever the shares of numbers that are present, and on whichever side of the middle the others were put."""
     true = np.array(weights) / sum(weights)
     observed = present * true + (1 - present) * np.array([0, side, 1 - side, 0])
-    up_to = np.cumsum(observed)[:-1]
-    for slack in (0.0, 0.05):
-        ends = (np.maximum(observed - slack, 0), np.minimum(observed + slack, 1))
-        sums = (np.maximum(up_to - slack, 0), np.minimum(up_to + slack, 1))
-        low, high = max(present - slack, 0.0), min(present + slack, 1.0)
-        (lower, upper), (least, most) = without_missing(ends, sums, low, high)
-        assert (lower <= true + 1e-9).all()
-        assert (true <= upper + 1e-9).all()
-        assert (least <= np.cumsum(true)[:-1] + 1e-9).all()
-        assert (np.cumsum(true)[:-1] <= most + 1e-9).all()
+    ranges = [(first, last) for first in range(4) for last in range(first + 1, 5)]
+    for slack, (first, last) in itertools.product((0.0, 0.05), ranges):
+        share, due = observed[first:last].sum(), true[first:last].sum()
+        slots = max(present - slack, 0.0), min(present + slack, 1.0)
+        least, most = among_present((max(share - slack, 0), min(share + slack, 1)), first / 4, last / 4, slots)
+        assert least <= due + 1e-9
+        assert due <= most + 1e-9
 
 
 def test_cautions_come_first(tmp_path):

@@ -13,13 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.optimize import minimize
+from scipy.stats import binom
 from tests.estimates_help import GRID, SPEED, fleet_tallies, fleet_task, refuses
 
 from dunnage.collecting import estimate as est
 from dunnage.collecting.batch import find_cells, perturb_column
+from dunnage.collecting.distributions import ShareBounds
 from dunnage.collecting.estimate import Intervals, combine_tiers, estimate, estimate_means, estimate_shares
 from dunnage.collecting.frames import Source, tally_reports
-from dunnage.collecting.promises import path_text
+from dunnage.collecting.promises import num_bins, path_text
 from dunnage.collecting.tally import Counts, Sums, Tallies, Tally
 from dunnage.devices.client import mechanism_of
 from dunnage.devices.numbers import Duchi, LocalNumeric, SquareWave
@@ -262,21 +265,64 @@ def test_em_finds_the_likeliest_distribution():
     assert np.allclose(est.maximise(channel, channel @ truth, smooth=False), truth, atol=1e-3)
 
 
-def test_bounds_of_a_distribution_hold_all_at_once():
-    law, generator = SquareWave(epsilon=Fraction(2), steps=64), np.random.default_rng(5)
-    humps = np.where(generator.uniform(size=2000) < 0.4, 20.0, 70.0) + generator.normal(0, 6, 2000)
+@pytest.mark.parametrize("epsilon", ["0.5", "2", "6"])
+def test_every_value_is_a_mixture_of_the_knots_beside_it(epsilon):
+    """All points and groups of symbols, by enumeration: so intervals assume nothing about how values are spread."""
+    law = SquareWave(epsilon=Fraction(epsilon), steps=40)
+    weights = np.array([[math.exp(law.exponent(i, o)) for i in range(law.num_inputs)] for o in law.symbols()])
+    bounds = ShareBounds([law], [np.ones(len(weights))], 8)
+    exact = np.add.reduceat(weights / weights.sum(axis=0), bounds.starts[0], axis=0)
+    assert np.allclose(bounds.channel, exact[:, bounds.knots], atol=1e-14)
+    between = [np.interp(np.arange(law.num_inputs), bounds.knots, row) for row in bounds.channel]
+    assert np.allclose(between, exact, atol=1e-14)
+
+
+def test_ends_of_shares_against_a_general_solver():
+    law, generator = SquareWave(epsilon=Fraction(2), steps=4), np.random.default_rng(3)
+    bounds = ShareBounds([law], [generator.integers(100, 300, 2 * law.last + 1)], 2)
+    for low, high in ((0.0, 0.5), (0.25, 0.75), (0.5, 1.0)):
+        _, least, most = bounds.share(low, high, 0.9)
+        outer = (bounds.knots >= low * 8) & (bounds.knots <= high * 8)
+        inner = outer & ((bounds.knots > low * 8) | (low == 0)) & ((bounds.knots < high * 8) | (high == 1))
+        within = {"type": "ineq", "fun": lambda x: bounds.least - 2 * math.log(0.1) - bounds._distance(x)}
+        for goal, end in ((inner, least), (-1.0 * outer, -most)):
+            given = {"bounds": [(0, 1)] * goal.size, "constraints": [within], "options": {"ftol": 1e-9}}
+            found = minimize(lambda x, goal=goal: goal @ x, bounds.shares, method="SLSQP", **given)
+            assert 0 < abs(end) < 1
+            assert end == pytest.approx(found.fun, abs=0.005)
+
+
+@pytest.mark.parametrize("epsilon", ["1", "4"])
+def test_intervals_of_distributions_cover(epsilon, thorough):
+    """A share and a median of each draw; the numbers are two humps, or all the same."""
     quantity = Quantity(name="x", low=0, high=100, steps=64)
-    mechanism = LocalNumeric(quantities=(quantity,), epsilon=2, method="square-wave")
+    mechanism = LocalNumeric(quantities=(quantity,), epsilon=epsilon, method="square-wave")
+    law, generator = mechanism.reading("all", 0, "square-wave"), np.random.default_rng(5)
+    draws = 200 if thorough else 8
+    humps = np.where(generator.uniform(size=2000) < 0.4, 20.0, 70.0) + generator.normal(0, 6, 2000)
     for values in (np.clip(humps, 0, 99.99), np.full(2000, 42.0)):
-        truth, hits = np.histogram(values, 16, (0, 100))[0] / 2000, 0
-        for _ in range(2):
+        truth, middle, missed = np.histogram(values, 8, (0, 100))[0] / 2000, np.median(values) / 50 - 1, 0
+        for draw in range(draws):
             (part,) = perturb_column(mechanism, "all", [values], Noise()).parts.values()
-            found = est.fit_distribution([law], [part.counts], [1.0], 0.95)
-            middle = np.median(values) / 50 - 1
-            within = (found.shares.lower <= truth + 1e-9) & (truth <= found.shares.upper + 1e-9)
-            hits += bool(within.all()) and found.quantiles.lower[1] <= middle <= found.quantiles.upper[1]
+            found, at = est.fit_distribution([law], [part.counts], [1.0], 0.95, bins=8), draw % 8
             assert math.isclose(found.shares.value.sum(), 1)
-        assert hits >= 1  # the band is far wider than it must be: both miss hardly ever
+            missed += not found.shares.lower[at] - 1e-9 <= truth[at] <= found.shares.upper[at] + 1e-9
+            missed += not found.quantiles.lower[1] <= middle <= found.quantiles.upper[1]
+            assert (found.shares.upper - found.shares.lower).mean() < 0.6 / float(epsilon)  # 0.3 and 0.5 before
+        assert missed <= 2 * binom.isf(1e-9, draws, 0.05)
+
+
+def test_the_number_of_bins_follows_from_epsilon_and_reports():
+    bins = {}
+    for epsilon, steps in product(("0.5", "2", "4"), (1, 3, 1024)):
+        quantity = Quantity(name="x", low=0, high=100, steps=steps)
+        mechanism = LocalNumeric(quantities=(quantity,), epsilon=epsilon, method="square-wave")
+        bins[epsilon, steps] = [num_bins(mechanism, quantity, {"all": num}) for num in (100, 10_000, 1_000_000)]
+    assert bins["0.5", 1024] == [4, 8, 64]
+    assert bins["2", 1024] == [8, 32, 64]
+    assert bins["4", 1024] == [8, 64, 64]
+    assert bins["4", 1] == [2, 2, 2]
+    assert bins["4", 3] == [4, 4, 4]
 
 
 def skewed(num, seed, shift=0.0):

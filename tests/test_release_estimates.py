@@ -88,7 +88,7 @@ def test_lines_are_near_the_truth():
     assert cells[16]["lon"] is None  # outside or missing
     speeds = [line for line in wave_release().data.to_pylist() if line["attribute"] == "speed"]
     bins = [line for line in speeds if line["quantity"] == "share"]
-    assert (len(bins), bins[0]["bin_lower"], bins[-1]["bin_upper"]) == (16, 0.0, 120.0)
+    assert (len(bins), bins[0]["bin_lower"], bins[-1]["bin_upper"]) == (8, 0.0, 120.0)
     assert math.isclose(sum(line["value"] for line in bins), 1)
     quantiles = [line["value"] for line in speeds if line["quantity"].startswith("quantile")]
     assert quantiles == sorted(quantiles)

@@ -614,7 +614,10 @@ def check_estimate_columns(release: Release) -> str:
         _check(same(mechanism.describe(), purposes[name]), f"the mechanism of {name} is not that of the task")
     published = any(mechanism.as_published for mechanism in rebuilt.mechanisms.values())
     _check(parameters["as_published"] is published, "does not say if the published form was used")
-    expected = promises.describe_subjects(rebuilt.mechanisms)
+    _check_reports(rebuilt)
+    earlier = promises.describe_subjects(rebuilt.mechanisms)
+    as_earlier = same([item.plain() for item in stated.attributes], [item.plain() for item in earlier])
+    expected = earlier if as_earlier else promises.describe_subjects(rebuilt.mechanisms, stated.estimates.reports)
     names = [[(item.purpose, item.name) for item in items] for items in (stated.attributes, expected)]
     _check(names[0] == names[1], "the attributes are not those of the task")
     for item, due in zip(stated.attributes, expected, strict=True):
@@ -623,14 +626,15 @@ def check_estimate_columns(release: Release) -> str:
 
 
 def check_estimate_lines(release: Release) -> str:
-    lines, rebuilt = release.data.to_pylist(), Rebuilt.of(release.certificate)
-    measures = release.certificate.estimates
+    stated, lines, rebuilt = release.certificate, release.data.to_pylist(), Rebuilt.of(release.certificate)
+    measures = stated.estimates
     _check(len(lines) == measures.lines, "the number of lines is wrong")
     _check_reports(rebuilt)
     rest = iter(lines)
     for name, mechanism in rebuilt.mechanisms.items():
         if isinstance(mechanism, LocalNumeric):
-            _check_numbers(name, mechanism, measures.combined[name], rest)
+            bins = {item.name: (item.domain or {}).get("bins") for item in stated.attributes if item.purpose == name}
+            _check_numbers(name, mechanism, measures.combined[name], bins, rest)
         elif measures.reports[name] and isinstance(mechanism, LocalTrajectory):
             _check_paths(name, mechanism, (measures.paths or {}).get(name, {}), rest)
         elif measures.reports[name] and isinstance(mechanism, LocalLocation):
@@ -735,7 +739,11 @@ def _check_sum(values: Sequence[float], what: str) -> None:
 
 
 def _check_numbers(
-    name: str, mechanism: LocalNumeric, combined: Mapping[str, CombinedTiers], rest: Iterator[_Line]
+    name: str,
+    mechanism: LocalNumeric,
+    combined: Mapping[str, CombinedTiers],
+    bins: Mapping[str, object],
+    rest: Iterator[_Line],
 ) -> None:
     for item in mechanism.quantities:
         expected = {"quantity": "mean", "purpose": name, "attribute": item.name, "unit": item.unit}
@@ -748,7 +756,10 @@ def _check_numbers(
         if not promises.has_bins(mechanism) or not combined[item.name].reports:
             continue
         common, shares, points = {"purpose": name, "attribute": item.name}, [], []
-        for low, high in itertools.pairwise(promises.bin_edges(item)):
+        num = bins.get(item.name)
+        if not isinstance(num, int) or not 1 < num <= promises.MAX_BINS:
+            raise CheckFailed(f"certificate: does not state the bins of {item.name}")
+        for low, high in itertools.pairwise(promises.bin_edges(item, num)):
             of_bin = {"quantity": "share", **common, "bin_lower": low, "bin_upper": high}
             shares.append(_check_line(next(rest, None), of_bin, 0.0, 1.0))
         _check_sum(shares, f"bins of {item.name}")

@@ -20,17 +20,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from dunnage.arrays import IntArray
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting import promises
 from dunnage.collecting.estimate import (
+    among_present,
     binomial_bounds,
+    grouped,
     likeliest_shares,
     moments_of,
     oracle_shares,
-    possible_shares,
     shares_of,
-    without_missing,
+    wave_matrix,
 )
 from dunnage.collecting.frames import Batch, Source, TierReader, tally_groups
 from dunnage.collecting.tally import Counts, Packed, Part, Sums, Tally
@@ -49,6 +51,7 @@ FORMS = (
     "readings of temperature < 90%",
     "cell 17 of places > 5%",
 )
+_FINER, _FINEST = 2, 8
 _NUMBER = r"(?P<limit>-?\d+(?:\.\d+)?%?)"
 _FORMS = (
     rf"(?P<kind>mean|readings) of (?P<name>.+?) (?P<sign>[<>]) {_NUMBER}",
@@ -100,7 +103,7 @@ class Rule:
                     raise ParameterError(f"{text!r}: devices do not report whether {quantity.name} is missing.")
                 if given["kind"] != "share":
                     return cls(purpose=purpose, place=place, **facts)
-                edges = promises.bin_edges(quantity)
+                edges = promises.bin_edges(quantity, promises.fixed_bins(quantity.steps))
                 if not promises.has_bins(mechanism) or float(given["at"]) not in edges[1:-1]:
                     inner = ", ".join(f"{edge:g}" for edge in edges[1:-1])
                     raise ParameterError(
@@ -262,15 +265,50 @@ def _share(mechanism: LocalNumeric, tallies: Sequence[Tally], rule: Rule, presen
     laws: Any = [mechanism.reading(tally.tier, rule.place, SquareWave.key) for tally, _ in filled]
     weights = shares_of([tally.num_reports for tally, _ in filled])
     counts = [own for _, own in filled]
-    likeliest = likeliest_shares(laws, counts, weights, present=present.value)
-    shares, up_to = possible_shares(laws, counts, weights, 1 - risk, edge=rule.edge)
-    if present.lower < 1:
-        shares, up_to = without_missing(shares, up_to, present.lower, present.upper)
     assert rule.edge is not None
-    least, most = (float(ends[rule.edge - 1]) for ends in up_to)
-    value = float(likeliest[: rule.edge].sum())
-    value, lower, upper = (1 - value, 1 - most, 1 - least) if rule.above else (value, least, most)
+    bins = promises.fixed_bins(laws[0].steps)
+    likeliest = likeliest_shares(laws, counts, weights, bins=bins, present=present.value)
+    ends = among_present(
+        _possible_share(laws, counts, weights, risk, rule.edge), 0.0, rule.edge / bins, (present.lower, present.upper)
+    )
+    value = float(likeliest.reshape(bins, -1)[: rule.edge].sum())
+    value, lower, upper = (1 - value, 1 - ends[1], 1 - ends[0]) if rule.above else (value, *ends)
     return Bounds(min(max(value, lower), upper), lower, upper)
+
+
+def _possible_share(
+    laws: Sequence[SquareWave], counts: Sequence[IntArray], weights: Sequence[float], risk: float, edge: int
+) -> tuple[float, float]:
+    """Return the smallest and the largest share of numbers below an edge of the bins, for whatever distributions."""
+    # Those that agree with the reports up to the band of Dvoretzky, Kiefer, Wolfowitz and Massart, by linear
+    # programming: wide, but right for any number of reports and any risk.
+    from scipy.linalg import block_diag
+    from scipy.optimize import linprog
+
+    bins = promises.fixed_bins(laws[0].steps)
+    finer = _FINER * bins
+    bands = [_band(law, count, finer, risk / len(laws)) for law, count in zip(laws, counts, strict=True)]
+    rows, limits = block_diag(*(band[0] for band in bands)), np.concatenate([band[1] for band in bands])
+    below = np.arange(finer) < _FINER * edge
+    goal, sums = np.kron(weights, below), np.kron(np.eye(len(laws)), np.ones(finer))  # each tier is a distribution
+    ends = []
+    for sign, otherwise in ((1, 0.0), (-1, 1.0)):
+        answer = linprog(sign * goal, A_ub=rows, b_ub=limits, A_eq=sums, b_eq=np.ones(len(laws)), method="highs")
+        ends.append(min(max(sign * float(answer.fun) if answer.status == 0 else otherwise, 0.0), 1.0))
+    return ends[0], ends[1]
+
+
+def _band(law: SquareWave, counts: ArrayLike, bins: int, risk: float) -> tuple[FloatArray, FloatArray]:
+    """Return inequalities ``rows @ shares <= limits`` that true shares of fine bins obey, except for the risk."""
+    coarse = np.cumsum(grouped(wave_matrix(law, bins)), axis=0)[:-1]
+    fine = np.cumsum(grouped(wave_matrix(law, bins * _FINEST)), axis=0)[:-1]
+    # Values need not be even within a fine bin: how far that moves the distribution of reports at most.
+    apart = np.abs(fine.reshape(len(fine), bins, _FINEST) - coarse[:, :, None]).max(axis=(1, 2)) * (1 + 1 / _FINEST)
+    together = grouped(np.asarray(counts, dtype=np.float64))
+    num = float(together.sum())
+    observed = np.cumsum(together)[:-1] / num
+    slack = math.sqrt(math.log(2 / risk) / (2 * num)) + apart
+    return np.concatenate([coarse, -coarse]), np.concatenate([observed + slack, slack - observed])
 
 
 def _cell(mechanism: LocalLocation, tallies: Sequence[Tally], cell: int, risk: float) -> Bounds:

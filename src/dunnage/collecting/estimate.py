@@ -28,12 +28,12 @@ interval stays that of the unbiased estimate. The planar law has no unbiased sha
 the interval that of the map from inverting the channel, however wide.
 
 *Distributions* behind a known channel (square waves, planar reports) come from expectation maximisation. For square
-waves each step is followed by smoothing (EMS, Li et al. 2020), because otherwise the fit follows the noise. Smoothing
-flattens peaks by an amount that the fit does not show, so a bootstrap around it promises more than it keeps (on two
-humps at epsilon 1 its "95 %" are right in 2 of 100 cases). Intervals of bins and quantiles contain *every* distribution
-that agrees with the observed reports, up to the band of Dvoretzky, Kiefer, Wolfowitz and Massart: the smallest and the
-largest share by linear programming. They are wide, and all of them are right at once. Where numbers may be missing,
-bins and quantiles are those of the numbers that are present: the reports made from the middle are taken out.
+waves each step is followed by smoothing (EMS, Li et al. 2020), because otherwise the fit follows the noise. The number
+of bins follows from public facts, epsilon and how many reports there are (``promises.num_bins``). Smoothing flattens
+peaks by an amount that the fit does not show, so a bootstrap around it promises more than it keeps (on two humps at
+epsilon 1 its "95 %" are right in 2 of 100 cases). So intervals of bins and quantiles rely neither on the fit nor on
+smoothness (``distributions``). Where numbers may be missing, bins and quantiles are those of the numbers that are
+present: the reports made from the middle are taken out.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ from __future__ import annotations
 import itertools
 import math
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,8 +56,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.collecting import promises
+from dunnage.collecting.distributions import ShareBounds
 from dunnage.collecting.frames import Source, tally_reports
-from dunnage.collecting.promises import NO_TIER, ONE_TIER, PRECISION, STRATIFY, chosen_rule, num_bins
+from dunnage.collecting.promises import NO_TIER, ONE_TIER, PRECISION, STRATIFY, chosen_rule, most_bins, num_bins
 from dunnage.collecting.tally import Counts, Part, Sums, Tallies, Tally, check_tally, note_tally
 from dunnage.devices.client import check_task, mechanisms_of
 from dunnage.devices.numbers import Designed, LocalNumeric, Reading, SquareWave, odds_of
@@ -94,8 +97,6 @@ _MAX_ROUNDS = 2_000
 _STILL = 1e-6
 _SUB_VALUES = 16
 _NARROW = 256
-_FINER = 2
-_FINEST = 8
 _MAX_REACH = 1 << 12
 _NEGLIGIBLE = 40  # moves less likely than exp(-40) times no move are ignored
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -397,7 +398,7 @@ def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
     return weights / (law.window * odds + law.num_outside)
 
 
-def _grouped(array: FloatArray, most: int = MAX_GROUPS) -> FloatArray:
+def grouped(array: FloatArray, most: int = MAX_GROUPS) -> FloatArray:
     starts = np.unique(np.linspace(0, len(array), min(most, len(array)), endpoint=False).astype(np.int64))
     return np.asarray(np.add.reduceat(array, starts, axis=0))
 
@@ -428,28 +429,35 @@ def fit_distribution(
     laws: Sequence[SquareWave],  # laws, counts: the law of each tier and how often each of its symbols occurred
     counts: Sequence[ArrayLike],
     weights: Sequence[float],  # Parts of the tiers, which add up to 1
-    confidence: float,  # How likely all intervals are right
+    confidence: float,  # How likely each interval is right
     *,
+    bins: int,
     fit_together: bool = True,
     bound_together: bool = False,  # Whether intervals may rely on that too
     present: tuple[float, float, float] = (1.0, 1.0, 1.0),  # Share of reports with a number, and its interval
 ) -> Distribution:
-    bins = num_bins(laws[0].steps)
-    value = likeliest_shares(laws, counts, weights, fit_together=fit_together, present=present[0])
-    shares, up_to = possible_shares(laws, counts, None if bound_together else weights, confidence)
-    if present[1] < 1:
-        shares, up_to = without_missing(shares, up_to, present[1], present[2])
-    lower, upper = np.minimum(shares[0], value), np.maximum(shares[1], value)
-    # Quantiles, and the edges between which the distribution reaches them: it has not reached a quantile at an edge
-    # where even the largest share is too small.
-    edges = np.linspace(-1.0, 1.0, bins + 1)
-    middle = np.interp(QUANTILES, np.concatenate([[0.0], np.cumsum(value)]), edges)
-    surely, before = (np.concatenate([[0.0], np.maximum.accumulate(ends), [1.0]]) for ends in up_to)
-    first = edges[[np.flatnonzero(before < share)[-1] for share in QUANTILES]]
-    last = edges[[np.flatnonzero(surely >= share)[0] for share in QUANTILES]]
+    narrow = likeliest_shares(laws, counts, weights, bins=bins, fit_together=fit_together, present=present[0])
+    apart = [(laws, counts)] if bound_together else list(zip(([law] for law in laws), zip(counts), strict=True))
+    tiers = [ShareBounds(own_laws, own_counts, bins) for own_laws, own_counts in apart]
+
+    def ends(low: float, high: float) -> tuple[float, float]:
+        parts = [tier.share(low, high, confidence) for tier in tiers]
+        whole = combine([single(*part, 0.0) for part in parts], [1.0] if bound_together else weights)
+        return among_present((float(whole.lower), float(whole.upper)), low, high, present[1:])
+
+    value = narrow.reshape(bins, -1).sum(axis=1)
+    limits = np.array([ends(at / bins, (at + 1) / bins) for at in range(bins)])
+    lower, upper = np.minimum(limits[:, 0], value), np.maximum(limits[:, 1], value)
+    # A quantile lies beyond an edge where even the largest share of values below is too small.
+    edges = np.linspace(0.0, 1.0, most_bins(laws[0].steps) + 1)
+    middle = np.interp(QUANTILES, np.append(0.0, np.cumsum(narrow)), np.linspace(0.0, 1.0, narrow.size + 1))
+    inner = range(1, edges.size - 1)
+    up_to = cache(lambda at: ends(0.0, float(edges[at])))
+    first = edges[[bisect_left(inner, True, key=lambda at: up_to(at)[1] >= share) for share in QUANTILES]]
+    last = edges[[bisect_left(inner, True, key=lambda at: up_to(at)[0] >= share) + 1 for share in QUANTILES]]
     return Distribution(
         Intervals(value, lower, upper, (upper - lower) ** 2 / 12),
-        Intervals(middle, np.minimum(first, middle), np.maximum(last, middle), (last - first) ** 2 / 12),
+        Intervals(middle, np.minimum(first, middle), np.maximum(last, middle), (last - first) ** 2 / 12).scaled(2, -1),
     )
 
 
@@ -458,21 +466,21 @@ def likeliest_shares(
     counts: Sequence[ArrayLike],
     weights: Sequence[float],
     *,
+    bins: int,
     fit_together: bool = True,
     present: float = 1.0,  # Share of reports with a number
 ) -> FloatArray:
-    """Return the smoothed likeliest share of each bin."""
-    bins = num_bins(laws[0].steps)
+    """Return the smoothed likeliest share of each of many narrow bins, some of which make up a bin."""
     arrays = [np.asarray(count, dtype=np.float64) for count in counts]
     for at, law in enumerate(laws):
         inside = np.abs(np.arange(-law.last, law.last + 1)) <= law.half
         weight = np.where(inside, float(odds_of(law.epsilon)), 1.0)
         kept = np.maximum(arrays[at] - (1 - present) * arrays[at].sum() * weight / weight.sum(), 0.0)
         arrays[at] = kept if kept.any() else arrays[at]
-    # Fitted on many narrow bins, because smoothing moves a share by about one bin, and then added up.
+    # Smoothing moves a share by about one narrow bin.
     narrow = bins * max(1, min(_NARROW, 2 * laws[0].steps) // bins)
-    channels = [_grouped(wave_matrix(law, narrow), _NARROW) for law in laws]
-    columns = [_grouped(array[:, None], _NARROW) for array in arrays]
+    channels = [grouped(wave_matrix(law, narrow), _NARROW) for law in laws]
+    columns = [grouped(array[:, None], _NARROW) for array in arrays]
     if fit_together:  # one distribution, each tier through its own channel
         whole = math.fsum(float(count.sum()) for count in columns)
         channel = np.concatenate([count.sum() / whole * c for count, c in zip(columns, channels, strict=True)])
@@ -480,78 +488,24 @@ def likeliest_shares(
     else:
         fits = [maximise(c, g / g.sum(), smooth=True)[:, 0] for c, g in zip(channels, columns, strict=True)]
         fitted = np.asarray(np.average(fits, axis=0, weights=weights))
-    return np.asarray(fitted.reshape(bins, -1).sum(axis=1))
+    return fitted
 
 
-Ends = tuple[FloatArray, FloatArray]  # The smallest and the largest of each share
-
-
-def possible_shares(
-    laws: Sequence[SquareWave],
-    counts: Sequence[ArrayLike],
-    weights: Sequence[float] | None,
-    confidence: float,
-    *,
-    edge: int | None = None,  # The only edge whose shares are needed; the others then may be anything
-) -> tuple[Ends, Ends]:
-    """Return the smallest and largest share of each bin, and of all bins up to each edge, that the reports allow."""
-    from scipy.linalg import block_diag
-    from scipy.optimize import linprog
-
-    bins = num_bins(laws[0].steps)
-    finer = _FINER * bins
-    bands = [_band(law, count, finer, (1 - confidence) / len(laws)) for law, count in zip(laws, counts, strict=True)]
-    limits = np.concatenate([band[1] for band in bands])
-    if weights is None:  # one distribution behind all tiers
-        rows, parts = np.concatenate([band[0] for band in bands]), [1.0]
-    else:
-        rows, parts = block_diag(*(band[0] for band in bands)), list(weights)
-    goals = np.kron(np.eye(bins), np.ones(_FINER))
-    sums = np.kron(np.eye(len(parts)), np.ones(finer))  # each part is a distribution of its own
-    bounds = []
-    for at, single_goal in enumerate((*goals, *np.cumsum(goals, axis=0)[:-1])):
-        if edge is not None and at != bins + edge - 1:
-            bounds += [0.0, 1.0]
-            continue
-        goal = np.concatenate([part * single_goal for part in parts], axis=None)
-        for sign, otherwise in ((1, 0.0), (-1, 1.0)):
-            answer = linprog(sign * goal, A_ub=rows, b_ub=limits, A_eq=sums, b_eq=np.ones(len(parts)), method="highs")
-            end = sign * float(answer.fun) if answer.status == 0 else otherwise
-            bounds.append(min(max(end, 0.0), 1.0))
-    least, most = np.array(bounds[::2]), np.array(bounds[1::2])
-    return (least[:bins], most[:bins]), (least[bins:], most[bins:])
-
-
-def without_missing(shares: Ends, up_to: Ends, low: float, high: float) -> tuple[Ends, Ends]:
-    """Return the ends of shares among the numbers that are present, if these are from ``low`` to ``high`` of all."""
-    # The others were reported as the middle, an edge between two bins: how many of them count in a bin beside it, or up
-    # to it, is not known.
-    bins, edge = len(shares[0]), np.arange(1, len(shares[0]))
-    beside = np.isin(np.arange(bins), (bins // 2 - 1, bins // 2))
-
-    def none_of_them(ends: FloatArray, share: float) -> FloatArray:
-        return np.minimum(ends / share, 1.0) if share > 0 else np.ones_like(ends)
-
-    def all_of_them(ends: FloatArray, share: float) -> FloatArray:
-        return np.maximum(1 - (1 - ends) / share, 0.0) if share > 0 else np.zeros_like(ends)
-
-    lower = np.where(beside, all_of_them(shares[0], low), none_of_them(shares[0], high))
-    least = np.where(2 * edge < bins, none_of_them(up_to[0], high), all_of_them(up_to[0], low))
-    most = np.where(2 * edge <= bins, none_of_them(up_to[1], low), all_of_them(up_to[1], high))
-    return (lower, none_of_them(shares[1], low)), (least, most)
-
-
-def _band(law: SquareWave, counts: ArrayLike, bins: int, risk: float) -> tuple[FloatArray, FloatArray]:
-    """Return inequalities ``rows @ shares <= limits`` that true shares of fine bins obey, except for the risk."""
-    coarse = np.cumsum(_grouped(wave_matrix(law, bins)), axis=0)[:-1]
-    fine = np.cumsum(_grouped(wave_matrix(law, bins * _FINEST)), axis=0)[:-1]
-    # Values need not be even within a fine bin: how far that moves the distribution of reports at most.
-    apart = np.abs(fine.reshape(len(fine), bins, _FINEST) - coarse[:, :, None]).max(axis=(1, 2)) * (1 + 1 / _FINEST)
-    grouped = _grouped(np.asarray(counts, dtype=np.float64))
-    num = float(grouped.sum())
-    observed = np.cumsum(grouped)[:-1] / num
-    slack = math.sqrt(math.log(2 / risk) / (2 * num)) + apart
-    return np.concatenate([coarse, -coarse]), np.concatenate([observed + slack, slack - observed])
+def among_present(
+    ends: tuple[float, float],  # Of the share of a range in all reports
+    low: float,  # low, high: the range, as parts of the domain
+    high: float,
+    present: tuple[float, float],  # Ends of the share of reports with a number
+) -> tuple[float, float]:
+    """Return the ends of the share of a range among the numbers that are present."""
+    # The others were reported as the middle. Where it is an end of the range, they may count in it or not.
+    if present[0] >= 1:
+        return ends
+    rarely, often = present
+    all_in, none_in = low < 0.5 < high, high < 0.5 or low > 0.5
+    least = ends[0] / often if none_in else 1 - (1 - ends[0]) / rarely if rarely else 0.0
+    most = 1 - (1 - ends[1]) / often if all_in else ends[1] / rarely if rarely else 1.0
+    return min(max(least, 0.0), 1.0), min(max(most, 0.0), 1.0)
 
 
 # Shares of places and paths
@@ -1057,10 +1011,11 @@ def estimate(
     )
     if void:
         promise = promise.voided(void)
+    nums = {name: {tally.tier: tally.num_reports for tally in own} for name, own in by_purpose.items()}
     measures = {
         "task": task.to_dict(),
         "task_digest": task.digest,
-        "reports": {name: {tally.tier: tally.num_reports for tally in own} for name, own in by_purpose.items()},
+        "reports": nums,
         "lines": len(lines.lines),
         "combined": lines.combined,
         "loss": promises.loss_measures(task, losses).plain(),
@@ -1069,14 +1024,14 @@ def estimate(
         **({"left_out": dict(num_left_out)} if num_left_out else {}),
         **({} if senders is None else {"senders": senders}),
     }
-    shuffled = promises.shuffled_loss(mechanisms, measures["reports"], senders)  # type: ignore[arg-type]
+    shuffled = promises.shuffled_loss(mechanisms, nums, senders)
     measures |= {"shuffled": shuffled} if shuffled is not None else {}
     certificate = certify(
         promise,
         kind=ESTIMATES,
         dataset=task.dataset,
         period=None,
-        attributes=[subject.plain() for subject in promises.describe_subjects(mechanisms)],
+        attributes=[subject.plain() for subject in promises.describe_subjects(mechanisms, nums)],
         measures=EstimateMeasures.model_validate(measures),
         spend=SpendStatement(id=promises.spend_id(task), at=datetime.now(UTC).isoformat(timespec="seconds")),
         composed=promises.composed(task, losses, promise).plain(),
@@ -1144,16 +1099,18 @@ def _add_numbers(
         laws = [mechanism.reading(tally.tier, place, SquareWave.key) for tally, _ in waves]
         slots = presents.get(quantity.name)
         present = (1.0, 1.0, 1.0) if slots is None else (slots.value or 1.0, slots.lower, slots.upper)
+        bins = num_bins(mechanism, quantity, {tally.tier: tally.num_reports for tally in tallies})
         fitted = fit_distribution(
             [law for law in laws if isinstance(law, SquareWave)],
             [counts for _, counts in waves],
             shares_of([tally.num_reports for tally, _ in waves]),
             confidence if slots is None else halved,
+            bins=bins,
             fit_together=mean.combination.rule in (PRECISION, ONE_TIER),
             bound_together=rule == PRECISION,
             present=present,
         )
-        for at, (low, high) in enumerate(itertools.pairwise(promises.bin_edges(quantity))):
+        for at, (low, high) in enumerate(itertools.pairwise(promises.bin_edges(quantity, bins))):
             ends = _ends(fitted.shares, at)
             lines.add("share", purpose, ends, attribute=quantity.name, bin_lower=low, bin_upper=high)
         for at, level in enumerate(QUANTILES):

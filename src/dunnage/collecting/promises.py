@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dunnage.collecting.shuffling import DELTA, shuffled_epsilon
 from dunnage.devices.client import TaskLosses
-from dunnage.devices.numbers import LocalNumeric, SquareWave
+from dunnage.devices.numbers import LocalNumeric, SquareWave, odds_of
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation, NoiseVerdict, Planar
 from dunnage.devices.subjects import Grid, Quantity
@@ -47,7 +47,10 @@ ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
 AUTO, PRECISION, STRATIFY, ONE_TIER, NO_TIER = "auto", "precision", "stratify", "one tier", "none"
 COMBINATIONS = (AUTO, PRECISION, STRATIFY)  # how tiers may be combined; see combine_tiers
 SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q, tiers count as different
-MAX_BINS = 16
+MAX_BINS = 64
+FIXED_BINS = 16  # Of alarms, and of estimates that earlier versions made
+_MIN_BINS = 4
+_SUPPORT = 2.0
 LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting", "other_time")
 EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMN_TYPES.items()}
 _ALWAYS = ("quantity", "purpose", "value", "lower", "upper", "unit")
@@ -69,12 +72,33 @@ def has_bins(mechanism: LocalNumeric) -> bool:
     return mechanism.method == SquareWave.key
 
 
-def num_bins(steps: int) -> int:
-    return min(MAX_BINS, 2 * steps)
+def fixed_bins(steps: int) -> int:
+    return min(FIXED_BINS, 2 * steps)
 
 
-def bin_edges(quantity: Quantity) -> list[float]:
-    bins = num_bins(quantity.steps)
+def most_bins(steps: int) -> int:
+    return min(MAX_BINS, 1 << (2 * steps).bit_length() - 1)
+
+
+def num_bins(mechanism: LocalNumeric, quantity: Quantity, reports: Mapping[str, int]) -> int:
+    """Return how many bins so many reports of each tier support: a power of two."""
+    # Of values spread evenly, the unbiased estimate of one of B shares has a variance of about 2 B / precision, which
+    # may be up to 4 / B^2; shares that cannot be negative are about twice as close. One report has the precision
+    # slope^2 / density of a window's edge, divided by the number of windows between a bin and an end of the domain.
+    place, precision = list(mechanism.quantities).index(quantity), 0.0
+    for tier, num in reports.items():
+        law = mechanism.reading(tier, place, SquareWave.key)
+        assert isinstance(law, SquareWave)
+        odds, wide = float(odds_of(law.epsilon)), law.window / law.num_outside  # of the window, in the domain
+        slope = (odds - 1) / (wide * odds + 1)
+        precision += num * mechanism.channel(tier).share * slope**2 * (1 + wide) * min(1.0, 2 * wide)
+    bins, most = min(_MIN_BINS, most_bins(quantity.steps)), most_bins(quantity.steps)
+    while bins < most and (2 * bins) ** 3 <= _SUPPORT * precision:
+        bins *= 2
+    return bins
+
+
+def bin_edges(quantity: Quantity, bins: int) -> list[float]:
     return [float(quantity.low + (quantity.high - quantity.low) * at / bins) for at in range(bins + 1)]
 
 
@@ -259,14 +283,20 @@ def composed(task: Task, losses: TaskLosses, promise: Promise) -> certificate.Co
     )
 
 
-def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[certificate.AttributeStatement]:
+def describe_subjects(
+    mechanisms: Mapping[str, Mechanism],
+    reports: Mapping[str, Mapping[str, int]] | None = None,  # By purpose and tier; without it, FIXED_BINS
+) -> list[certificate.AttributeStatement]:
     statements = []
     for name, mechanism in mechanisms.items():
         domain: certificate.JsonObject
         if isinstance(mechanism, LocalNumeric):
             for quantity in mechanism.quantities:
                 domain = {"kind": "numeric", "lower": plain(quantity.low), "upper": plain(quantity.high)}
-                domain |= {"unit": quantity.unit, **({"bins": num_bins(quantity.steps)} if has_bins(mechanism) else {})}
+                domain["unit"] = quantity.unit
+                if has_bins(mechanism):
+                    supported = reports is not None and num_bins(mechanism, quantity, reports[name])
+                    domain["bins"] = supported or fixed_bins(quantity.steps)
                 statement = certificate.AttributeStatement(
                     name=quantity.name, role="estimate", purpose=name, missing=quantity.missing, domain=domain
                 )
