@@ -19,7 +19,9 @@ from dunnage.kernels.counts.laplace import CountLaw
 from dunnage.mechanisms.counts import Counted, NoisyQueries
 from dunnage.model.trips import Universe
 
-SCHEMA: Any = SimpleNamespace(tells_days=False, protects="trip", trip=True, level="stop")
+SCHEMA: Any = SimpleNamespace(
+    tells_days=False, protects="trip", trip=True, level="stop", ends=("origin", "destination")
+)
 Outcome = tuple[tuple[int, int], ...]
 
 

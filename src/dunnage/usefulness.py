@@ -34,7 +34,7 @@ from dunnage.mechanisms.fitted_counts import FittedCounts
 from dunnage.model.certificate import GOOD_ERROR, ExpectedError, LevelError
 from dunnage.model.domains import Windows
 from dunnage.model.policy import Policy
-from dunnage.model.trips import END_COLUMNS, SLOT_COLUMNS, Level, Universe
+from dunnage.model.trips import SLOT_COLUMNS, Level, Universe
 from dunnage.noise.source import Noise
 from dunnage.release.kinds.counts import level_words
 from dunnage.samples.shape import like, window_shares
@@ -227,7 +227,8 @@ class Part(NamedTuple):
             noise = Noise(seed=SEED + draw)
             table = trial.mechanism.draw_table(trips, prepared, noise, self.rows)
             own = level_errors(truth, table, levels.values())
-            if not any(feature_name(END_COLUMNS["zone"]) in item.feature for item in table.figures.get("features", ())):
+            by_zone = feature_name(whole.ends_at("zone"))
+            if not any(by_zone in item.feature for item in table.figures.get("features", ())):
                 skewed = replace(truth, universe=_busy_together(truth))  # the sums by zone are not measured
                 own = np.maximum(own, level_errors(skewed, table, levels.values())).tolist()
             errors.append(own)
@@ -246,7 +247,9 @@ def _busy_together(truth: Counted) -> Universe:
     if universe.level == "zone" or city is None or city.zones is None:
         return universe
     ends = np.concatenate([universe.column_codes(name, truth.cells) for name in universe.ends])
-    busiest = np.argsort(-np.bincount(ends, np.tile(truth.counts, 2), len(universe.stops)), kind="stable")
+    busiest = np.argsort(
+        -np.bincount(ends, np.tile(truth.counts, len(universe.ends)), len(universe.stops)), kind="stable"
+    )
     zones, sizes = np.empty_like(city.zones), np.bincount(city.zones)
     zones[busiest] = np.repeat(np.argsort(sizes), np.sort(sizes))
     return replace(universe, city=replace(city, zones=zones))
@@ -259,9 +262,10 @@ def levels_of(universe: Universe) -> dict[str, FeatureColumns]:
     zoned = universe.city is not None and universe.city.zones is not None
     places: tuple[Level, ...] = (universe.level, "zone") if zoned else (universe.level,)
     for place in places:
+        name, columns = f"{place} pairs" if universe.arrives else f"{place}s", universe.ends_at(place)
         if slots:
-            levels[f"{place} pairs by {' and '.join(slots)}"] = (*END_COLUMNS[place], *slots)
-        levels[f"{place} pairs"] = END_COLUMNS[place]
+            levels[f"{name} by {' and '.join(slots)}"] = (*columns, *slots)
+        levels[name] = columns
     if slots:
         levels[" and ".join(f"{name}s" for name in slots)] = slots
     return {**levels, "total": ()}
@@ -352,7 +356,7 @@ def _windows(trial: Trial) -> Iterator[Trial]:
 
 
 def _methods(trial: Trial) -> Iterator[Trial]:
-    if not isinstance(trial.mechanism, FittedCounts):
+    if not isinstance(trial.mechanism, FittedCounts) and len(trial.policy.schema.ends) == 2:
         fitted = FittedCounts(epsilon=trial.mechanism.epsilon, expected_trips=trial.policy.expect.trips)
         yield trial.changed(f'name = "{fitted.name}" in [mechanism]', mechanism=fitted)
     features = ConstrainedCounts.richest_features(trial.policy.schema.city)

@@ -396,7 +396,8 @@ def _schema_of(certificate: Certificate) -> Schema:
             bound = certificate.counts.contribution
             hidden = [Attribute(name=_HIDDEN, role=Role.IDENTIFIER)] if bound is not None else []
             level: Level = "zone" if END_COLUMNS["zone"][0] in by_name else "stop"
-            origin, destination = END_COLUMNS[level]
+            origin, arrival = END_COLUMNS[level]
+            destination = arrival if arrival in by_name else None
             day = "day" if own_days else None
             return Schema(
                 attributes=(*kept, *hidden),

@@ -43,7 +43,7 @@ from dunnage.mechanisms.fitted_counts import FittedCounts
 from dunnage.model.city import City
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
-from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop_numbers
+from dunnage.planning.demand import Ground, check_arrivals, counted_trips, service_seconds, stop_numbers
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import MAX_WAIT_SECONDS, FleetTask, expanded_days
 from dunnage.publishing import mechanism_of
@@ -68,7 +68,8 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
     "zone to zone": ("origin_zone", "destination_zone", "window"),
     "modes": ("mode", "window"),
 }
-_LEVELS = ("pairs of stops", "zone to zone", "modes", "windows", "the total")
+_SUMS_OF_BOARDINGS = {"windows": ("window",), "stops": ("origin",), "zones": ("origin_zone", "window")}
+_LEVELS = ("stops", "zones", "pairs of stops", "zone to zone", "modes", "windows", "the total")
 GOOD_SUM = 0.25
 """Error of sums, relative to their mean, that is small enough to point them out where single counts are noise."""
 # Any mechanism will do to read a policy with a blank one.
@@ -126,7 +127,7 @@ def narrow_trips(data: Dataset, policy: Policy) -> Dataset:
     days, windows = np.divmod(slots, len(universe.windows))
     windows -= universe.windows.index(narrow.windows[0])
     kept = (windows >= 0) & (windows < len(narrow.windows))
-    origins, destinations = np.divmod(pairs[kept], len(universe.stops))
+    origins, destinations = universe.pair_ends(pairs[kept])
     trips = SlotTrips(origins, destinations, days[kept] * len(narrow.windows) + windows[kept], riders[kept])
     return trip_rows(policy, data.period, narrow, trips, Noise())
 
@@ -156,8 +157,8 @@ def open_trips(request: AdviceRequest, place: City | None = None, *, limit: int 
     policy = request.base.policy(_PLACEHOLDER)
     if policy.schema.trip is None:
         raise ParameterError(
-            f"the policy of {policy.dataset} has no [trip]. Name the columns of origin, destination and time there, or "
-            "choose another goal."
+            f"the policy of {policy.dataset} has no [trip]. Name the columns of origin, destination (if it is known) "
+            "and time there, or choose another goal."
         )
     data: Dataset = load(request.data, policy, period=request.period)
     num = true_counts(data).num_trips
@@ -209,7 +210,7 @@ def _candidates(subject: TripSubject, policy: Policy) -> Iterator[Candidate]:
         for epsilon in epsilons:
             parameters: Table = {"epsilon": epsilon, "features": features, "budget_shares": share}
             yield Candidate.of(ConstrainedCounts, f"{features} {share} epsilon={epsilon:g}", parameters)
-    for epsilon in epsilons:
+    for epsilon in epsilons if len(policy.schema.ends) == 2 else ():
         asked: Table = {"workload": list(subject.workload)} if subject.workload else {}
         yield Candidate.of(FittedCounts, f"epsilon={epsilon:g}", {"epsilon": epsilon, **asked})
     features = HierarchicalCounts.richest_features(policy.schema.city)
@@ -300,7 +301,7 @@ def count_errors(
     differences[np.searchsorted(both, truth.cells)] -= truth.counts
     total, places = truth.num_trips, truth.universe.split(both)
     errors = {"counts": float(np.abs(differences).sum()) / total, "the total": abs(int(differences.sum())) / total}
-    for name, columns in {**_SUMS, **more}.items():
+    for name, columns in {**(_SUMS if truth.universe.arrives else _SUMS_OF_BOARDINGS), **more}.items():
         if set(columns) <= set(truth.universe.columns):
             sums = Feature.of(truth.universe, columns).listed_sums(*places, differences)
             errors[name] = float(np.abs(sums).sum()) / total
@@ -381,6 +382,7 @@ def open_shuttles(request: AdviceRequest) -> ShuttleSubject:
     ground = Ground.of(load_city(request.city))
     trips = open_trips(request, ground.city, limit=QUICK_SIZED if request.quick else MAX_SIZED)
     universe = trips.part.policy.schema.universe(request.period)
+    check_arrivals(universe)
     if not universe.num_dates:
         raise ParameterError(
             "the policy does not say how many dates the trips cover, so the trips of one day are unknown. Write "

@@ -580,7 +580,9 @@ def truth_figures(truth: CountsTruth, tell: Progress) -> tuple[list[KeyFigure], 
 def flows(truth: CountsTruth) -> dict[str, dict[str, object]]:
     """Return tables of true and released trips between zones, and between the busiest stops (or counted zones)."""
     size, city = len(truth.universe.stops), truth.universe.city
-    origins, destinations = np.divmod(truth.places[0], size)
+    if not truth.universe.arrives:  # boardings go nowhere
+        return {}
+    origins, destinations = truth.universe.pair_ends(truth.places[0])
 
     def table(rows: NDArray[Any], columns: NDArray[Any], names: Sequence[str]) -> dict[str, object]:
         groups, num = rows.astype(np.int64) * len(names) + columns, len(names)

@@ -626,6 +626,8 @@ def refuse_other_universe(view: CountsView, data: Dataset) -> None:
     pairs = {"stops": (stated.stops, read.stops), "windows": (stated.windows, read.windows)}
     if stated.level != read.level:
         pairs["stops"] = ((stated.level,), (read.level,))
+    if stated.arrives != read.arrives:
+        pairs["destinations"] = (("known",), ("unknown",))
     differ = [name for name, (one, other) in pairs.items() if one != other]
     if stated.time is not None and read.time is not None and not differ:
         first, second = stated.time.describe(), read.time.describe()

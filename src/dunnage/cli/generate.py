@@ -113,12 +113,15 @@ def generate_trips(
     print_result({**paths, "size": setting.num_trips}, text, as_json)
 
 
-@generate_app.command("city", short_help="Generate a city for shuttle fleets, or read one from GTFS.")
+@generate_app.command("city", short_help="Generate a city for shuttle fleets, or make one from GTFS or your stops.")
 def generate_city(
     out: Annotated[Path, Option("-o", "--out", help="City folder to create: stops, travel times, buses, modes.")],
     stops: Annotated[OptInt, Option(help="Number of stops of an invented city. Default: 130.")] = None,
     zones: Annotated[OptInt, Option(help="Number of zones. Default: 4.")] = None,
     gtfs: Annotated[OptPath, Option(help="Make the city from this GTFS feed (folder or zip).")] = None,
+    own: Annotated[
+        OptPath, Option(help="Make zones and modes for these stops of your own: a file with stop, lat and lon.")
+    ] = None,
     date: Annotated[
         OptText, Option(help="Service day of the feed, such as 2026-11-16. Default: the busiest day.")
     ] = None,
@@ -128,11 +131,13 @@ def generate_city(
     force: shared.ForceFlag = False,
     as_json: shared.JsonFlag = False,
 ) -> None:
-    """Generate a city for shuttle fleets: invented, or from a GTFS feed.
+    """Generate a city for shuttle fleets: invented, from a GTFS feed, or from your own list of stops.
 
     Example: dunnage generate city -o city --stops 200 --zones 5 --seed 1
 
     Example: dunnage generate city -o city --gtfs feed.zip --date 2026-11-16 --zones 4 --hubs 12
+
+    Example: dunnage generate city -o city --own stops.csv --zones 6
     """
     from dunnage.errors import ParameterError
     from dunnage.model.city import City
@@ -142,9 +147,15 @@ def generate_city(
     wrong = [name for name, value in (of_feed if gtfs is None else made_up).items() if value is not None]
     if wrong and gtfs is None:
         raise ParameterError(f"{', '.join(wrong)} needs a GTFS feed. Name one with --gtfs, or leave it out.")
-    if wrong:
-        raise ParameterError(f"{', '.join(wrong)} is for an invented city. Leave it out, or leave out --gtfs.")
-    if gtfs is None:
+    wrong += [name for name, value in made_up.items() if own is not None and value is not None]
+    if wrong or (own is not None and gtfs is not None):
+        source = "--gtfs" if own is None else "--own"
+        raise ParameterError(f"{', '.join(wrong) or '--gtfs'} cannot be used with {source}. Leave one of them out.")
+    if own is not None:
+        from dunnage.tables.gtfs import generate_own_city
+
+        made = generate_own_city(own, out, zones, force=force)
+    elif gtfs is None:
         from dunnage.samples import CitySetting
         from dunnage.samples import generate_city as generate
 

@@ -161,13 +161,12 @@ def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
     slots = time.slots(dataset.column(trip.time).to_numpy(zero_copy_only=False), dataset.period)
     if trip.day is not None:
         slots += label_codes(dataset, trip.day) * len(universe.windows)
-    origins, destinations = label_codes(dataset, trip.origin), label_codes(dataset, trip.destination)
+    ends = [label_codes(dataset, name) for name in (trip.origin, trip.destination) if name is not None]
     if universe.level == "zone":
         assert dataset.schema.city is not None  # the schema has checked that every stop has a zone
         assert dataset.schema.city.zones is not None
-        zones = dataset.schema.city.zones.astype(np.int64)
-        origins, destinations = zones[origins], zones[destinations]
-    return universe.cells(origins, destinations, slots)
+        ends = [dataset.schema.city.zones.astype(np.int64)[end] for end in ends]
+    return universe.cells(ends[0], ends[1] if universe.arrives else 0, slots)
 
 
 def most_trips(schema: Schema, period: str | None) -> int | None:
@@ -222,7 +221,9 @@ def keep_few(
 
 
 _ZONES = END_COLUMNS["zone"]
+_OF_PAIRS = {*(destination for _, destination in END_COLUMNS.values()), "mode"}  # columns that boardings lack
 _STOPS_NEEDED = "stops, but trips are counted between zones"
+_DESTINATIONS_NEEDED = "destinations, but boardings have none"
 # A period of the paper is a window, of each day separately if the policy has days. Each name adds to the one before.
 _FLAT: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "3": ((), ("window",)),
@@ -238,14 +239,20 @@ NAMED = {
 FeatureColumns = tuple[str, ...]
 
 
-def read_features(given: object, *, days: bool, level: Level = "stop") -> tuple[FeatureColumns, ...]:
-    """Read features by name or as lists; between zones, a name leaves out what only stops have, and the cells."""
+def read_features(
+    given: object, *, days: bool, ends: FeatureColumns = END_COLUMNS["stop"]
+) -> tuple[FeatureColumns, ...]:
+    """Read features by name or as lists; a name leaves out what only stops or pairs of them have, and the cells."""
     if isinstance(given, str):
         if given not in NAMED:
             raise ParameterError(
                 f"features must be one of {', '.join(NAMED)}, or a list of lists of columns. Got {given!r}."
             )
-        columns_of = NAMED[given] if level == "stop" else [item for item in NAMED[given] if item in _FLAT["3"]]
+        columns_of: Iterable[FeatureColumns] = NAMED[given]
+        if ends[0] == _ZONES[0]:
+            columns_of = [item for item in columns_of if item in _FLAT["3"]]
+        elif len(ends) == 1:
+            columns_of = dict.fromkeys(tuple(n for n in item if n not in _OF_PAIRS) for item in columns_of)
         return tuple(_ordered((*columns, "day") if days and columns else columns) for columns in columns_of)
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
         raise ParameterError(f"features must be a name or a list of lists of columns. Got {shown(given)}.")
@@ -300,6 +307,8 @@ class Feature:
             }.get(absent[0], "the zone of each stop. Add a column zone in [city] stops")
             if universe.level == "zone" and absent[0] != "day":
                 source = f'{_STOPS_NEEDED}. Write level = "stop" in [trip]'
+            if not universe.arrives and absent[0] in _OF_PAIRS:
+                source = f"{_DESTINATIONS_NEEDED}. Name the column of the destination in [trip]"
             raise ParameterError(f"the feature {feature_name(columns)} needs {source}.")
         return cls(columns=columns, pairs=universe.pair_classes(columns), slots=universe.slot_classes(columns))
 
@@ -346,7 +355,9 @@ class Layout:
     def of(cls, universe: Universe, features: Sequence[Feature]) -> Layout:
         return cls(
             universe=universe,
-            pairs=PairClasses.joined([feature.pairs for feature in features], len(universe.stops)),
+            pairs=PairClasses.joined(
+                [feature.pairs for feature in features], len(universe.stops), universe.num_destinations
+            ),
             slots=Grouping.joined([feature.slots for feature in features], universe.num_slots),
         )
 
@@ -513,8 +524,8 @@ class CountsMechanism(Mechanism):
         """State the guarantee of noisy counts of trips; refuse a schema without trips."""
         if schema.trip is None:
             raise ParameterError(
-                f"{self.name} counts trips, but the policy has no [trip]. Name the columns of origin, destination and "
-                "time there, or choose another mechanism."
+                f"{self.name} counts trips, but the policy has no [trip]. Name the columns of origin, destination (if "
+                "it is known) and time there, or choose another mechanism."
             )
         if schema.protects not in (TRIP, RIDER):
             raise ParameterError(
@@ -720,7 +731,7 @@ class FeatureMechanism(CountsMechanism):
             ends, by_zone = sum(end in columns for end in universe.ends), 0
             if universe.level == "stop":
                 by_zone = sum(f"{end}_zone" in columns and end not in columns for end in universe.ends)
-            require(size**ends <= pairs <= size**2, wrong)  # at least the groups by stops, at most those by pairs
+            require(size**ends <= pairs <= universe.num_pairs, wrong)  # from groups by stops to those by pairs
             if "mode" in columns and ends < 2:
                 continue
             zones = math.isqrt(pairs) if by_zone == 2 else pairs // size**ends
@@ -791,10 +802,14 @@ class NamedFeatures(FeatureMechanism):
         if schema.level == "zone":
             fewer = f'Write features = "{self.fewest_features}", or level = "stop" in [trip]'
             needs = ((False, {"origin", "destination", "mode"}, _STOPS_NEEDED, fewer), needs[-1])
+        if len(schema.ends) == 1:
+            fewer = f'Write features = "{self.fewest_features}", or destination in [trip]'
+            needs = ((False, _OF_PAIRS, _DESTINATIONS_NEEDED, fewer), *needs)
         for available, columns, what, remedy in needs:
             needing = [query.name for query in self.queries(schema) if columns & set(query.columns or ())]
             if needing and not available:
-                problem = f"the feature {needing[0]} needs {what}, but the policy does not state this"
+                problem = f"the feature {needing[0]} needs {what}"
+                problem += "" if ", but" in what else ", but the policy does not state this"
                 yield Problem(problem, where="mechanism.features", remedy=f"{remedy}.")
 
 
@@ -1080,7 +1095,7 @@ class HierarchicalCounts(NamedFeatures):
             yield Problem(problem, where="mechanism.negatives", remedy="Leave out negatives, or total_max.")
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        columns = read_features(self.features, days=schema.tells_days, level=schema.level)
+        columns = read_features(self.features, days=schema.tells_days, ends=schema.ends)
         columns = tuple(item for item in columns if item or self.root)
         if not columns or not is_nested(columns):
             raise ParameterError(
@@ -1213,14 +1228,14 @@ class ConstrainedCounts(NamedFeatures):
         return self
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        columns = read_features(self.features, days=schema.tells_days, level=schema.level)
+        columns = read_features(self.features, days=schema.tells_days, ends=schema.ends)
         if not columns:
             raise ParameterError(f"{self.name} needs a feature besides the cells. Use [[]], or noisy-counts.")
         if self.structure == "hierarchical":
             columns = nested(columns)
         if self._margins:
             # Divide epsilon between cells, features and an origin-destination margin, which comes last.
-            margin = END_COLUMNS[schema.level]
+            margin = schema.ends
             others = [item for item in columns if item != margin]
             if not others:
                 raise ParameterError('budget_shares = "margins" needs a feature besides the margin. Try O5.')

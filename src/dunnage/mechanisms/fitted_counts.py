@@ -22,6 +22,7 @@ from dunnage.mechanisms.base import Foresight, Pairs, plain_pairs
 from dunnage.mechanisms.counts import (
     EXACT,
     MAX_DENSE_CELLS,
+    ConstrainedCounts,
     Counted,
     CountForm,
     DrawnCounts,
@@ -220,6 +221,11 @@ class FittedCounts(FeatureMechanism):
 
     def promise(self, schema: Schema) -> Promise:
         """State the guarantee, with the workload and the shares that were chosen from public facts."""
+        if len(schema.ends) == 1:
+            raise ParameterError(
+                f"{self.name} fits a model of pairs of stops, and boardings have no destination. Use "
+                f"{ConstrainedCounts.name} or {NoisyCounts.name}, or name the destination in [trip]."
+            )
         return replace(super().promise(schema), mechanism=self.settled(schema).describe())
 
     def questions(self, schema: Schema) -> tuple[str, ...]:

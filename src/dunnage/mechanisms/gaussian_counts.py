@@ -160,7 +160,7 @@ class GaussianCounts(ConstrainedCounts):
         return TripLoss(trip=plain(epsilon), rider=plain(self.epsilon))
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        columns = read_features(self.features, days=schema.tells_days, level=schema.level)
+        columns = read_features(self.features, days=schema.tells_days, ends=schema.ends)
         return super().queries(schema) if columns else even_shares([])
 
     def asked(self, dataset: Dataset) -> NoisyQueries:

@@ -527,7 +527,7 @@ class City:
         if self.zones is None:
             missing.append(
                 "zones (add a column zone to stops.csv, because shuttles serve their zone; "
-                "dunnage generate city --gtfs FEED --zones 4 makes some)"
+                "dunnage generate city --own stops.csv --zones 4 makes some)"
             )
         if self.times is None and self.lat is None:
             missing.append("travel times (add times.csv with from,to,seconds, or lat and lon to stops.csv)")

@@ -56,7 +56,7 @@ def likely_story(kinds: Mapping[str, str]) -> str:
     if moment is None and _first(kinds, lambda name, kind: kind == "date") is None:
         return "rows"
     weighed = any(_means(name, "amount") for name in kinds)
-    if not weighed and _end(kinds, "from") and _end(kinds, "to"):
+    if not weighed and ((_end(kinds, "from") and _end(kinds, "to")) or _boards(kinds)):
         return "trips"
     if moment is None:
         return "rows"
@@ -72,7 +72,7 @@ def likely_story(kinds: Mapping[str, str]) -> str:
 
 def likely_persons(kinds: Mapping[str, str]) -> list[str]:
     """Return the columns that name persons, by their own names; the ends of a trip do not."""
-    ends = (_end(kinds, "from"), _end(kinds, "to")) if likely_story(kinds) == "trips" else ()
+    ends = _trip_ends(kinds) if likely_story(kinds) == "trips" else ()
     about = ("code", "place", "free", "amount", "time", "money")  # customer_zip is not the customer
     return [
         name
@@ -85,7 +85,7 @@ def likely_persons(kinds: Mapping[str, str]) -> list[str]:
 
 
 def _draft_rows(dataset: str, kinds: Mapping[str, str], options: ReadOptions, seen: Mapping[str, str]) -> str:
-    rides = likely_story(kinds) == "trips"
+    rides = likely_story(kinds) == "trips" and not _boards(kinds)
     ends = (_end(kinds, "from"), _end(kinds, "to")) if rides else ()
     tables = [
         _row_table(name, kind, _seen(seen.get(name), options), "station" if name in ends else "moment" if rides else "")
@@ -174,11 +174,19 @@ def _seen(what: str | None, options: ReadOptions) -> list[str]:
 
 
 def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, seen: Mapping[str, str]) -> str:
-    ends = {"origin": _end(kinds, "from"), "destination": _end(kinds, "to")}
+    boards = _boards(kinds)
+    ends = dict(zip(("origin", "destination"), _trip_ends(kinds), strict=True))
     moment = _first(kinds, lambda name, kind: kind == "time") or _first(kinds, lambda name, kind: kind == "date")
     person = next(iter(likely_persons(kinds)), None)
     head = _head(dataset, "trip", 'or "rider": then fill in [contribution] below too', "trips")
-    trip = [_named(key, column, "a column") for key, column in {**ends, "time": moment}.items()]
+    says = {"destination": "a column; delete this line if it is not known, to count boardings"}
+    trip = [_named(key, column, says.get(key, "a column")) for key, column in {**ends, "time": moment}.items()]
+    counted = _first(kinds, lambda name, kind: kind == "numeric" and _means(name, "boarded")) if boards else None
+    if boards:
+        trip[1] = _line('# destination = ""') + "# not known: counts are of boardings, by stop and window"
+    of_rows = _TEXTS["trip"]
+    if counted:
+        of_rows = re.sub(r"# count = .*", f"count = {_text(counted)}", of_rows)
     tables = []
     for name, kind in kinds.items():
         text = _TEXTS["trip_end" if name in ends.values() else "trip_other"]
@@ -187,10 +195,12 @@ def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, s
             if seen.get(name) == "offset":
                 zone = 'zone = ""                  # the time zone: times state their difference from UTC'
             text = _TEXTS["trip_time"].format(zone=zone) + (_TEXTS["trip_date"] if kind == "date" else "")
+        elif name == counted:
+            text = _TEXTS["trip_count"]
         tables.append(f"[attributes.{_key(name)}]\n{text}")
-    tables += [_TEXTS["stops"], _TEXTS["expect"].format(), _TEXTS["counts"]]
+    tables += [_TEXTS["stops"], _TEXTS["expect"].format(), _TEXTS["boardings" if boards else "counts"]]
     tables.append(_TEXTS["contribution"].format(person=_text(person or "card")))
-    return "\n".join([head, "[trip]", *trip, _TEXTS["trip"], *tables, _period({}, moment), _read(options, seen)])
+    return "\n".join([head, "[trip]", *trip, of_rows, *tables, _period({}, moment), _read(options, seen)])
 
 
 # --- devices ------------------------------------------------------------------------------------------------------
@@ -387,6 +397,18 @@ def _first(kinds: Mapping[str, str], fits: Callable[[str, str], bool]) -> str | 
 
 def _end(kinds: Mapping[str, str], meaning: str) -> str | None:
     return _first(kinds, lambda name, kind: kind in ("text", "numeric") and _means(name, meaning))
+
+
+def _boards(kinds: Mapping[str, str]) -> bool:
+    """Return whether columns say where somebody boarded, and not where somebody got off."""
+    return any(_means(name, "boarded") for name in kinds) and _trip_ends(kinds)[0] is not None and not _end(kinds, "to")
+
+
+def _trip_ends(kinds: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the columns of origin and destination; without a destination, any stop is the origin."""
+    stop = _first(kinds, lambda name, kind: kind in ("text", "numeric") and _means(name, "stop"))
+    ends = _end(kinds, "from"), _end(kinds, "to")
+    return ends if ends[1] is not None else (stop or ends[0], None)
 
 
 def _place(kinds: Mapping[str, str]) -> tuple[str, str] | None:

@@ -757,7 +757,7 @@ class CityTable(Table):
 class TripTable(MadeTable[Trip]):
     of = Trip
     origin: str = key('"board_stop" or another column with the start')
-    destination: str = key('"alight_stop" or another column with the end')
+    destination: str | None = key('"alight_stop" or another column with the end; left out for boardings', None)
     time: str = key('"tap_in" or another column with the start time')
     count: str | None = key('"trips" or another column with the number of trips of a row', None)
     day: str | None = key('"day" or another column with the label of the day', None)

@@ -17,7 +17,7 @@ from dunnage.model.documents import suggestion
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.hierarchies import Prefixes
 from dunnage.model.periods import DateFormat
-from dunnage.model.trips import Level, Trip, Universe
+from dunnage.model.trips import END_COLUMNS, Level, Trip, Universe
 
 if TYPE_CHECKING:
     from dunnage.model.city import City
@@ -276,7 +276,7 @@ class Schema:
             column = getattr(trip, part)
             if column is not None and (what := _part_problem(named[column], part)):
                 yield Problem(what, where=f"trip.{part}")
-        if named[trip.origin].domain != named[trip.destination].domain:
+        if trip.destination is not None and named[trip.origin].domain != named[trip.destination].domain:
             what = "origin and destination need the same list of stops."
             yield Problem(what, where="trip.destination")
         for name, attribute in named.items():
@@ -360,6 +360,11 @@ class Schema:
         return "stop" if self.trip is None else self.trip.level
 
     @property
+    def ends(self) -> tuple[str, ...]:
+        """The released columns of where trips begin and, unless they are boardings, where they end."""
+        return END_COLUMNS["stop"] if self.trip is None else self.trip.ends
+
+    @property
     def tells_days(self) -> bool:
         return self.trip is not None and (self.trip.day is not None or self.time.day is not None)
 
@@ -378,6 +383,7 @@ class Schema:
             city=self.city if level == "stop" else None,
             time=time,
             level=level,
+            arrives=self.trip.destination is not None,
         )
 
     def _day_labels(self, period: str | None) -> tuple[str, ...]:

@@ -3,9 +3,10 @@
 
 A trip type, or *cell*, is an origin, a destination, a window of time and, if days are counted separately, a day. Origin
 and destination are stops or, at the level of zones, the zones of stops. The number of a cell is
-``((day * windows + window) * stops + origin) * stops + destination``; ``slot`` is ``day * windows + window`` and
-``pair`` is ``origin * stops + destination``. There may be billions of them, so nothing here is as long as all cells:
-every public column is a function of the pair or of the slot.
+``((day * windows + window) * stops + origin) * destinations + destination``; ``slot`` is ``day * windows + window`` and
+``pair`` is ``origin * destinations + destination``. Boardings have no destination: there is one, without a name. There
+may be billions of cells, so nothing here is as long as all of them: every public column is a function of the pair or of
+the slot.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _MAX_LISTED = 1 << 24
 @dataclass(frozen=True, kw_only=True)
 class Trip:
     origin: str
-    destination: str
+    destination: str | None = None  # None for boardings: only where trips begin is known
     time: str  # When it began
     count: str | None = None  # The number of trips of a row; None if each row is one trip
     day: str | None = None  # The label of the day, if a column names it
@@ -57,6 +58,11 @@ class Trip:
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(name for name in (self.origin, self.destination, self.time, self.count, self.day) if name)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The released columns of the origin and, if it is known, of the destination."""
+        return END_COLUMNS[self.level][: 1 if self.destination is None else 2]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,24 +143,27 @@ class PairClasses:
     table: Grouping | None = None
 
     @classmethod
-    def joined(cls, parts: Sequence[PairClasses], num_stops: int) -> PairClasses:
+    def joined(cls, parts: Sequence[PairClasses], num_origins: int, num_destinations: int) -> PairClasses:
         tables = [part.table for part in parts if part.table is not None]
         return cls(
-            origins=Grouping.joined([part.origins for part in parts], num_stops),
-            destinations=Grouping.joined([part.destinations for part in parts], num_stops),
-            table=Grouping.joined(tables, num_stops**2) if tables else None,
+            origins=Grouping.joined([part.origins for part in parts], num_origins),
+            destinations=Grouping.joined([part.destinations for part in parts], num_destinations),
+            table=Grouping.joined(tables, num_origins * num_destinations) if tables else None,
         )
+
+    @property
+    def _num_pairs(self) -> int:
+        return len(self.origins.codes) * len(self.destinations.codes)
 
     @cached_property
     def _all(self) -> Grouping:
         """Everything as one table; if there is one table of pairs, memory allows another."""
         assert self.table is not None
-        num_stops = len(self.origins.codes)
-        product = self._product(np.arange(num_stops**2))
-        return Grouping.joined([self.table, Grouping.of(product)], num_stops**2)
+        product = self._product(np.arange(self._num_pairs))
+        return Grouping.joined([self.table, Grouping.of(product)], self._num_pairs)
 
     def _product(self, pairs: IntArray) -> IntArray:
-        origins, destinations = np.divmod(pairs, len(self.origins.codes))
+        origins, destinations = np.divmod(pairs, len(self.destinations.codes))
         return self.origins.codes_of(origins) * self.destinations.num + self.destinations.codes_of(destinations)
 
     @property
@@ -174,7 +183,7 @@ class PairClasses:
         """Return the place of some pairs in their class: by origin, then by destination."""
         if self.table is not None:
             return self._all.ranks_of(members)
-        origins, destinations = np.divmod(members, len(self.origins.codes))
+        origins, destinations = np.divmod(members, len(self.destinations.codes))
         row = self.destinations.sizes[self.destinations.codes_of(destinations)]
         return self.origins.ranks_of(origins) * row + self.destinations.ranks_of(destinations)
 
@@ -184,7 +193,7 @@ class PairClasses:
         of_origin, of_destination = np.divmod(classes, self.destinations.num)
         rows, places = np.divmod(ranks, self.destinations.sizes[of_destination])
         origins = self.origins.members_at(of_origin, rows)
-        return origins * len(self.origins.codes) + self.destinations.members_at(of_destination, places)
+        return origins * len(self.destinations.codes) + self.destinations.members_at(of_destination, places)
 
     def refines(self, other: PairClasses) -> bool:
         if self.table is not None:
@@ -193,7 +202,7 @@ class PairClasses:
         return stops and (other.table is None or self._as_table().refines(other.table))
 
     def _as_table(self) -> Grouping:
-        pairs = np.arange(len(self.origins.codes) ** 2)
+        pairs = np.arange(self._num_pairs)
         return Grouping(codes=self.codes_of(pairs).astype(np.int32), num=self.num)
 
     def parents(self, other: PairClasses) -> IntArray:
@@ -215,6 +224,7 @@ class Universe:
     city: City | None = field(default=None, repr=False)  # Zones of stops and modes of pairs, if known
     time: Windows | None = field(default=None, repr=False)  # The service day, its zone and its dates, if known
     level: Level = "stop"  # What origins and destinations are
+    arrives: bool = True  # Whether trips have a destination; boardings have none
 
     def __post_init__(self) -> None:
         if self.num_cells > MAX_CELLS:
@@ -223,7 +233,11 @@ class Universe:
     @property
     def num_pairs(self) -> int:
         """Number of pairs of origin and destination, including those from a stop to itself."""
-        return len(self.stops) ** 2
+        return len(self.stops) * self.num_destinations
+
+    @property
+    def num_destinations(self) -> int:
+        return len(self.stops) if self.arrives else 1
 
     @property
     def num_slots(self) -> int:
@@ -241,32 +255,40 @@ class Universe:
         modes = self.city is not None and self.city.modes is not None
         absent = {"origin_zone", "destination_zone"} if not zones else set()
         absent |= (set() if modes else {"mode"}) | (set() if self.days else {"day"})
+        absent |= set() if self.arrives else {"destination", "destination_zone", "mode"}
         return tuple(name for name in COLUMNS if name not in absent)
 
     @property
-    def ends(self) -> tuple[str, str]:
-        """The released columns of origin and destination."""
-        return END_COLUMNS[self.level]
+    def ends(self) -> tuple[str, ...]:
+        """The released columns of origin and destination; boardings have only the first."""
+        return self.ends_at(self.level)
+
+    def ends_at(self, level: Level) -> tuple[str, ...]:
+        return END_COLUMNS[level][: 2 if self.arrives else 1]
 
     @property
     def cell_columns(self) -> tuple[str, ...]:
         """The released columns that identify a cell."""
         return (*self.ends, "window", "day") if self.days else (*self.ends, "window")
 
-    def cells(self, origins: IntArray, destinations: IntArray, slots: IntArray) -> IntArray:
-        size = len(self.stops)
-        return (slots.astype(np.int64) * size + origins) * size + destinations
+    def cells(self, origins: IntArray, destinations: IntArray | int, slots: IntArray) -> IntArray:
+        """Return the numbers of cells; the destination of a boarding is 0."""
+        return (slots.astype(np.int64) * len(self.stops) + origins) * self.num_destinations + destinations
 
     def split(self, cells: IntArray) -> tuple[IntArray, IntArray]:
         slots, pairs = np.divmod(cells, self.num_pairs)
         return pairs, slots
+
+    def pair_ends(self, pairs: IntArray) -> tuple[IntArray, IntArray]:
+        origins, destinations = np.divmod(pairs, self.num_destinations)
+        return origins, destinations
 
     def column_codes(self, name: str, cells: IntArray) -> IntArray:
         pairs, slots = self.split(cells)
         if name in SLOT_COLUMNS:
             day, window = np.divmod(slots, len(self.windows))
             return window if name == "window" else day
-        origin, destination = np.divmod(pairs, len(self.stops))
+        origin, destination = self.pair_ends(pairs)
         return origin if name == self.ends[0] else destination
 
     def labels(self, name: str) -> tuple[str, ...]:
@@ -311,13 +333,14 @@ class Universe:
             num_dates=tuple(last.get("num_dates", ())),
             time=time,
             level=level,
+            arrives=END_COLUMNS[level][1] in described,
         )
 
     def pair_classes(self, columns: Sequence[str]) -> PairClasses:
         """Partition pairs by some columns; without any that concern pairs, all are in one class."""
         return PairClasses(
             origins=self._stop_classes("origin", columns),
-            destinations=self._stop_classes("destination", columns),
+            destinations=self._stop_classes("destination", columns) if self.arrives else Grouping.whole(1),
             table=self._city_classes("modes") if "mode" in columns else None,
         )
 
@@ -328,7 +351,7 @@ class Universe:
         return Grouping.joined([Grouping.of(of[name]) for name in SLOT_COLUMNS if name in columns], self.num_slots)
 
     def _stop_classes(self, end: str, columns: Sequence[str]) -> Grouping:
-        if self.ends[end == "destination"] in columns:
+        if END_COLUMNS[self.level][end == "destination"] in columns:
             return Grouping.of(np.arange(len(self.stops)))
         return self._city_classes("zones") if f"{end}_zone" in columns else Grouping.whole(len(self.stops))
 

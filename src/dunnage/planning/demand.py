@@ -88,12 +88,21 @@ class TripCounts:
         return Trips.in_order(self.origin[each], self.destination[each], seconds)
 
 
+def check_arrivals(universe: Universe) -> None:
+    if not universe.arrives:
+        raise ParameterError(
+            "shuttles drive from stop to stop, and boardings have no destination, so no fleet can be sized for them. "
+            "If riders have cards, dunnage taps infers where they went: count those trips."
+        )
+
+
 def released_counts(release: Release, city: City, dates: Dates | None = None) -> TripCounts:
     if release.kind != COUNTS:
         raise ParameterError(
             f"a fleet needs a release of counts of trips. Got a release of {release.kind}. Publish with noisy-counts, "
             "hierarchical-counts or constrained-counts."
         )
+    check_arrivals(release.universe)
     if release.universe.level != "stop":
         raise ParameterError(
             "shuttles drive between stops, and this release counts trips between zones. Publish another release with "
@@ -108,7 +117,7 @@ def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: C
     kept = counts > 0
     cells, counts = cells[kept], counts[kept]
     pairs, slots = universe.split(cells)
-    ends = np.divmod(pairs, len(universe.stops))
+    ends = universe.pair_ends(pairs)
     number = stop_numbers(universe.stops, city)
     used = np.unique(np.concatenate(ends)).tolist()
     if missing := [universe.stops[code] for code in used if number[code] < 0]:  # stops without trips do not matter

@@ -149,8 +149,8 @@ class Release(Displayed, Tabular):
             raise ReleaseError(f"data: a label of {', '.join(strange)} is not in the public domain.")
         slots = codes["window"] + codes.get("day", 0) * len(universe.windows)
         counts: IntArray = self.data.column("count").combine_chunks().to_numpy(zero_copy_only=False)
-        origins, destinations = (codes[name] for name in universe.ends)
-        return universe.cells(origins, destinations, slots), counts
+        origins, *destinations = (codes[name] for name in universe.ends)
+        return universe.cells(origins, destinations[0] if destinations else 0, slots), counts
 
     @property
     def attributes(self) -> dict[str, AttributeStatement]:

@@ -220,7 +220,7 @@ def trip_rows(policy: Policy, period: str | None, universe: Universe, trips: Slo
         times = times.cast(pa.timestamp("s"))  # the format is about dates in text
     columns = {
         trip.origin: pa.array(names[trips.origins].tolist(), pa.string()),
-        trip.destination: pa.array(names[trips.destinations].tolist(), pa.string()),
+        **({trip.destination: pa.array(names[trips.destinations].tolist(), pa.string())} if trip.destination else {}),
         trip.time: times,
         **_of_period(policy, period, len(seconds)),
     }

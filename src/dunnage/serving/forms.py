@@ -129,6 +129,8 @@ def _column_table(form: Mapping[str, str], at: str, before: Document) -> Documen
 def _fill_trips(document: Any, form: Mapping[str, str], columns: list[Document], stops: str) -> None:
     ends = {key: form.get(key, "") for key in ("origin", "destination", "time")}
     document["trip"] = {**document["trip"], **ends}
+    if not ends["destination"]:  # boardings
+        del document["trip"]["destination"]
     if form.get("level") == "zone":
         document["trip"]["level"] = "zone"
     else:

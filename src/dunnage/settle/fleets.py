@@ -483,7 +483,7 @@ def true_days(data: Dataset, universe: Universe, ground: demand.Ground, day: str
     if max(dates) > 1 and not ordinals.all():  # times without dates: it is unknown which trips share a date
         return None
     number = demand.stop_numbers(universe.stops, ground.city)
-    origins, destinations = (number[end] for end in np.divmod(pairs, len(universe.stops)))
+    origins, destinations = (number[end] for end in universe.pair_ends(pairs))
     days = []
     for label in range(len(dates)):
         name = universe.days[label] if universe.days else ""
@@ -505,7 +505,7 @@ def true_days(data: Dataset, universe: Universe, ground: demand.Ground, day: str
 def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:
     """Refuse trips at stops that the city lacks; the message names a public stop, whether or not it has trips."""
     number = demand.stop_numbers(universe.stops, city)
-    ends = np.divmod(universe.split(cells)[0], len(universe.stops))
+    ends = universe.pair_ends(universe.split(cells)[0])
     if any((number[end] < 0).any() for end in ends):
         missing = [stop for stop, place in zip(universe.stops, number, strict=True) if place < 0]
         raise ParameterError(

@@ -244,7 +244,10 @@ def policy_text(policy: Policy) -> str:
         windows = f"{several(len(time.labels), 'window')} of {several(time.window_minutes, 'minute')}"
         days = f", days from {trip.day or time.day}" if policy.schema.tells_days else ""
         between = " between zones" if trip.level == "zone" else ""
-        lines.append(f"Counts trips  from {trip.origin} to {trip.destination}{between} at {trip.time}; {windows}{days}")
+        where = f"from {trip.origin} to {trip.destination}{between}"
+        if trip.destination is None:
+            where = f"by where they begin, {'the zone of ' if trip.level == 'zone' else ''}{trip.origin},"
+        lines.append(f"Counts trips  {where} at {trip.time}; {windows}{days}")
         if bound is not None:
             corrected = "" if bound.total_max is None else f"; counts are corrected up to {bound.total_max:,} trips"
             counted = f"at most {bound.max:,} trips per {bound.per}; identified by {bound.person}"

@@ -296,7 +296,22 @@ def generate_feed_city(
     path: str | PathLike[str], out: str | PathLike[str], setting: FeedSetting | None = None, *, force: bool = False
 ) -> City:
     check_new_folder(out, marker="stops.csv", force=force)
-    city = feed_city(path, setting).with_times()
+    return _write_city(feed_city(path, setting), out, force=force)
+
+
+def generate_own_city(
+    stops: str | PathLike[str], out: str | PathLike[str], zones: int | None = None, *, force: bool = False
+) -> City:
+    """Complete one's own stops (a file, or the folder of a city): zones unless they have some, travel times, modes."""
+    check_new_folder(out, marker="stops.csv", force=force)
+    city = City.read_folder(stops) if Path(stops).is_dir() else City.read(stops)
+    if zones is not None or city.zones is None:
+        city = city.with_zones(zones or min(ZONES, len(city.stops)))
+    return _write_city(replace(city, mode_names=(), modes=None), out, force=force)
+
+
+def _write_city(city: City, out: str | PathLike[str], *, force: bool) -> City:
+    city = city.with_times()
     routes = find_routes(city)
     city = city.with_modes(routes.mode_names, routes.mode)
     city.write(out, force=force)

@@ -86,7 +86,7 @@ class CountsKind(Kind):
             listed = "negative where noise outweighs the trips; a type that is not listed has 0"
         words = {
             **dict(
-                zip(universe.ends, (f"{universe.level} where the trips {go}" for go in ("start", "end")), strict=True)
+                zip(universe.ends, (f"{universe.level} where the trips {go}" for go in ("start", "end")), strict=False)
             ),
             "window": window,
             "day": "day, or kind of day, on which the trips start",
@@ -107,15 +107,21 @@ class CountsKind(Kind):
         return f"One rider loses at most epsilon {decimal_text(exact(loss.rider), up=True)}{at}: {bound}.", trip
 
     def readme(self, release: Release, columns: str) -> str:
+        universe = release.universe
+        place, (origin, *others) = universe.level, universe.ends
         return fill(
             "counts",
             universe=_universe_words(release.certificate, release.universe),
             days=_days_words(release.universe),
             noise=_noise_words(release.certificate),
             columns=columns,
-            place=release.universe.level,
-            origin=release.universe.ends[0],
-            destination=release.universe.ends[1],
+            place=place,
+            origin=origin,
+            order="day, window, origin and destination" if others else "day, window and origin",
+            across=others[0] if others else "window",
+            to=f"to each {place} (columns) over all windows" if others else "in each window (columns) on all days",
+            labels=f", columns={place}s" if others else "",
+            goes=f" and goes from `{origin}` to `{others[0]}`" if others else f", at `{origin}`",
         )
 
     def figures(self, release: Release) -> list[str]:
@@ -222,8 +228,9 @@ def _universe_words(certificate: Certificate, universe: Universe) -> str:
     where, there = (
         ("at one stop", "at another stop") if universe.level == "stop" else ("in one zone", "in another zone")
     )
+    ends = f", and end {there} or the same" if universe.arrives else "; where they end is not known"
     return (
-        f"Each line says how many trips begin {where}, in one window of time, and end {there} or the same.\n"
+        f"Each line says how many trips begin {where}, in one window of time{ends}.\n"
         f"{period}With {several(len(universe.stops), universe.level)} and {windows}{days} there "
         f"{'is' if measures.cells == 1 else 'are'} {measures.cells:,} "
         f"type{'' if measures.cells == 1 else 's'} of trips.\n"

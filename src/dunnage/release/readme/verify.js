@@ -609,8 +609,12 @@ const checker = (facts) => {
 
   // Counts of trips
 
-  const endsOf = (content) => facts.ends[content.attributes.some(({ name }) => name === facts.ends.zone[0]) ? "zone" : "stop"];
-  const cellColumns = (content) => [...endsOf(content), "window", ...(content.attributes.some(({ name }) => name === "day") ? ["day"] : [])];
+  const has = (content, wanted) => content.attributes.some(({ name }) => name === wanted);
+  const endsOf = (content) => {
+    const [from, to] = facts.ends[has(content, facts.ends.zone[0]) ? "zone" : "stop"];
+    return has(content, to) ? [from, to] : [from]; // boardings have no destination
+  };
+  const cellColumns = (content) => [...endsOf(content), "window", ...(has(content, "day") ? ["day"] : [])];
   const columnsOfCounts = (content) => ({ data: [...cellColumns(content).map((name) => [name, "text"]), ["count", "integer"]] });
 
   function* checkCounts(content, { data }) {
@@ -624,8 +628,8 @@ const checker = (facts) => {
       need(values.every((value) => code.has(value)), `data: a label of ${name} is not in the public domain`);
       return { num: code.size, at: (line) => code.get(values[codes[line]]) };
     });
-    const [from, to, window, day] = places;
-    const sorted = [...(day ? [day] : []), window, from, to];
+    const num = endsOf(content).length;
+    const sorted = [...places.slice(num).reverse(), ...places.slice(0, num)]; // by day, window, origin, destination
     for (let line = 1; line < data.num; line++) {
       const differs = sorted.find(({ at }) => at(line) !== at(line - 1));
       need(differs && differs.at(line) > differs.at(line - 1), "data: a type of trips is listed twice, or out of order");
