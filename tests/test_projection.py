@@ -414,3 +414,33 @@ def test_given_blocks_are_used():
     assert set(family.plan.arrow.widths) == {7}
     found = project(sort_candidates(table.values, table.starts), family, (table.sums[0], *table.sums[2:]))
     assert found.residual <= 1e-12
+
+
+@pytest.mark.parametrize("with_pairs", [False, True])
+@pytest.mark.parametrize("most_cells", [1, 3])
+def test_slots_are_solved_over_their_own_join_groups_first(monkeypatch, with_pairs, most_cells):
+    """Features of stops cross slots, so slots are one family, of fewer join groups, and everything starts from it."""
+    rng, stops, slots = np.random.default_rng(5), 12, 6
+    monkeypatch.setattr(projection, "SMALL", 1e4)
+    monkeypatch.setattr(projection, "MAX_ARROW", 1e4)
+    slot, pair = np.divmod(np.arange(slots * stops**2), stops**2)
+    origin, destination = np.divmod(pair, stops)
+    groups = [np.zeros_like(slot), slot, slot * 4 + origin % 2 * 2 + destination % 2, origin, destination]
+    sizes = [1, slots, slots * 4, stops, stops]
+    if with_pairs:
+        groups, sizes = [*groups, pair], [*sizes, stops**2]
+    lengths = rng.integers(0 if most_cells > 1 else 1, most_cells + 1, len(slot))
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    truth = np.where(rng.random(starts[-1]) < 0.05, rng.integers(1, 40, starts[-1]), 0)
+    cells = [np.repeat(own, lengths) for own in groups]
+    every = zip(cells, sizes, strict=True)
+    sums = tuple(np.bincount(own, truth, size) + rng.integers(-9, 10, size) for own, size in every)
+    ratios = tuple(len(truth) / size for size in sizes)
+    family = Family(groups=tuple(groups), sizes=tuple(sizes), ratios=ratios, blocks=slot)
+    assert family.inner is not None
+    assert len(family.inner.family) == slots * 4
+    table = Table(truth + rng.integers(-12, 13, len(truth)), starts, family, sums)
+    found = project_dense(table.values, starts, family, sums)
+    assert table.residual(found.x) < 1e-12
+    listed = sort_candidates(table.values, starts)
+    assert np.allclose(found.x, in_order(project(listed, family, sums), listed), atol=1e-9)

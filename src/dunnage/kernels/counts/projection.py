@@ -49,6 +49,7 @@ STALLED = 5  # steps in a row that no longer halve the distance: rounding is rea
 EXACT = 1e-13  # largest relative residual below which only rounding is left
 UNSETTLED = 1e-3  # largest relative residual above which blocks are brought to rest again
 ROUNDED = 1e-11  # the same where sums cancel
+QUIET = 0.01  # share of active cells that a step may change for the list of cells to be judged already
 MAX_ARROW = 1e9  # operations of one step by blocks up to which that is the way to go
 _GLANCE = 4096  # join groups that are compared first
 SMALL = 3e7  # operations up to which a step by blocks beats the fixed cost of other ways
@@ -82,8 +83,8 @@ class Family:
         return _plan(self)
 
     @cached_property
-    def inner(self) -> tuple[Family, list[int]] | None:
-        """Return the features local to blocks, as a family, and which they are, if steps of all are not by blocks."""
+    def inner(self) -> Inner | None:
+        """Return the features local to blocks, as a family of its own, if steps of all are not by blocks."""
         if self.plan.arrow is not None or self.blocks is None:
             return None
         num = int(self.blocks.max(initial=0)) + 1
@@ -91,9 +92,30 @@ class Family:
         local = [feature for feature, (own, size) in every if size >= num and _refines(own, self.blocks, size)]
         if not local or len(local) == len(self.sizes):
             return None
-        groups, sizes = tuple(self.groups[at] for at in local), tuple(self.sizes[at] for at in local)
-        part = Family(groups=groups, sizes=sizes, ratios=tuple(self.ratios[at] for at in local), blocks=self.blocks)
-        return (part, local) if part.plan.arrow is not None else None
+        # Join groups that only other features tell apart are one.
+        rows = np.stack([self.blocks] + [self.groups[at] for at in local])
+        order = np.lexsort(rows[::-1])
+        new = np.concatenate([[True], np.any(rows[:, order[1:]] != rows[:, order[:-1]], axis=0)])
+        firsts, own = order[new], np.empty(len(order), dtype=np.int64)
+        own[order] = np.cumsum(new) - 1
+        part = Family(
+            groups=tuple(self.groups[at][firsts] for at in local),
+            sizes=tuple(self.sizes[at] for at in local),
+            ratios=tuple(self.ratios[at] for at in local),
+            blocks=self.blocks[firsts],
+        )
+        bounds = np.append(np.flatnonzero(new), len(order))
+        return Inner(part, local, own, order, bounds) if part.plan.arrow is not None else None
+
+
+class Inner(NamedTuple):
+    """Some features of a family, and the join groups that these alone make."""
+
+    family: Family
+    features: list[int]
+    own: IntArray  # for each join group of all features the one that it is in
+    order: IntArray  # join groups of all features, by the one that they are in
+    bounds: IntArray  # where each starts in that order, and their number
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,11 +181,11 @@ def project_problem(
     best, iterations = _newton(plan, problem, unknowns, candidates.floors[problem.used] if short else None)
     theta = levels(plan.leaves, best.unknowns)
     values, needed = problem.listed.values, -theta[0] < candidates.floors
-    x = moved(values, candidates.starts, theta)
     totals: tuple[FloatArray, ...] = ()
     if short and needed.any():
-        residual, tolerance = best.relative, np.inf
+        residual, tolerance, x = best.relative, np.inf, np.zeros(0)
     else:
+        x = moved(values, candidates.starts, theta)
         residual, totals = optimality(x, values, candidates.starts, family, sums)
     # Wrong multipliers could still give the right x, but not decide whether further cells are needed.
     if not max(residual, best.relative) <= tolerance:
@@ -239,10 +261,11 @@ def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray, floors: F
 
     best = here = look(unknowns)
     stalled = steps = 0
+    changed = 1.0  # share of active cells that the last step changed: if it is small, a list that is short shows it
     while here.relative > EXACT and not (stalled >= STALLED and here.relative <= ROUNDED) and steps < MAX_STEPS:
-        if floors is not None and here.relative <= UNSETTLED and np.any(-here.theta[0] < floors):
+        if floors is not None and (changed <= QUIET or here.relative <= UNSETTLED) and np.any(-here.theta[0] < floors):
             return here, steps
-        step = solve(here.counts, here.gradient, min(max(here.relative, CLOSE), LOOSE))
+        step = solve(here.counts, here.gradient, min(max(min(here.relative, changed), CLOSE), LOOSE))
         there = look(stepped(here.unknowns, step))
         if not there.distance <= best.distance / 2 and there.relative > EXACT:
             there = look(stepped(here.unknowns, search(listed, tree, here.theta, here.gradient, step) * step))
@@ -251,6 +274,8 @@ def _newton(plan: NewtonPlan, problem: _Problem, unknowns: FloatArray, floors: F
             settle(plan, problem, settled)
             there = min(there, look(settled), key=lambda one: one.distance)
         stalled = 0 if there.distance <= best.distance / 2 else stalled + 1
+        if plan.arrow is None:
+            changed = float(np.abs(there.counts - here.counts).sum() / max(1, here.counts.sum()))
         best, here, steps = min(best, there, key=lambda one: one.distance), there, steps + 1
     return (here if here.relative <= EXACT else best), steps
 
@@ -323,10 +348,12 @@ class NewtonPlan:
         # those without active cells say nothing.
         first, last = int(self.firsts[-2]), int(np.argmax(self.leaves[:, 0]))
         leaves = _columns(self.leaves, used)
-        leaves, inside = np.delete(leaves, last, axis=0), leaves[last] - first
+        order = np.argsort(leaves[last], kind="stable")  # groups of an eliminated unknown, one after the other
+        leaves, inside = np.delete(leaves, last, axis=0)[:, order], leaves[last, order] - first
         parent, slack, above, weak = self.parent[:first], self.slack[:first], self.parent[first:], self.slack[first:]
 
         def step(counts: IntArray, gradient: FloatArray, close: float) -> FloatArray:
+            counts = counts[order]
             kept = np.flatnonzero(counts)
             weights, meeting = counts[kept].astype(np.float64), np.bincount(inside, counts, len(weak))
             own, touched = weak + meeting, np.flatnonzero(meeting)
@@ -946,40 +973,52 @@ def sort_falling(values: Any, cells: Any, start: int, stop: int) -> None:
         gap //= 3
 
 
-@piece
-def room(array: Any, more: int) -> Any:
-    longer = np.empty(len(array) + more + 1, array.dtype)
-    longer[: len(array)] = array
-    return longer
-
-
 @kernel
 def list_above(values: Any, starts: IntArray, floors: FloatArray, fresh: Any, counts: Any, before: CellLists) -> Any:
     """List the cells above the floor of ``fresh`` groups; the others come from the list ``before``."""
-    begins, filled = np.zeros(len(starts), np.int64), 0
-    more = counts.sum() if len(counts) > 0 else len(before.values) // 8 + 1_000  # at first; the room grows
-    kept, cells = np.empty(len(before.values) + more + 1), np.empty(len(before.cells) + more + 1, np.int64)
+    begins = np.zeros(len(starts), np.int64)
     for group in range(len(floors)):
-        count = before.starts[group + 1] - before.starts[group]
+        size = starts[group + 1] - starts[group]
         if len(counts) > 0:
             count = counts[group]
-        elif fresh[group]:
+        elif not fresh[group]:
+            count = before.starts[group + 1] - before.starts[group]
+        elif size == 1:
+            count = int(values[starts[group]] > floors[group])
+        else:
             count = num_above(values, starts[group], starts[group + 1], floors[group])
-        if filled + count >= len(kept):  # one to spare: writes do not branch
-            kept, cells = room(kept, len(kept) + count), room(cells, len(cells) + count)
-        at, filled = filled, filled + count
-        begins[group + 1] = filled
-        if count > 0 and fresh[group]:
+        begins[group + 1] = begins[group] + count
+    kept, cells = np.empty(begins[-1] + 1), np.empty(begins[-1] + 1, np.int64)  # one to spare: writes do not branch
+    for group in range(len(floors)):
+        at, filled = begins[group], begins[group + 1]
+        if filled == at:
+            continue
+        if not fresh[group]:
+            shift = before.starts[group] - at
+            for place in range(at, filled):
+                kept[place], cells[place] = before.values[place + shift], before.cells[place + shift]
+        elif starts[group + 1] == starts[group] + 1:
+            kept[at], cells[at] = values[starts[group]], starts[group]
+        else:
             floor = int(np.floor(max(floors[group], LOWEST)))
             for cell in range(starts[group], starts[group + 1]):
                 kept[at], cells[at] = values[cell], cell
                 at += values[cell] > floor
             sort_falling(kept, cells, begins[group], filled)
-        elif count > 0:
-            shift = before.starts[group] - at
-            for place in range(at, filled):
-                kept[place], cells[place] = before.values[place + shift], before.cells[place + shift]
-    return CellLists(kept[:filled], cells[:filled], begins)
+    return CellLists(kept[:-1], cells[:-1], begins)
+
+
+@kernel
+def merge_groups(values: Any, starts: IntArray, order: IntArray, bounds: IntArray) -> Any:
+    """Return values with some join groups made one, in their order, and where each of these starts."""
+    merged, begins, filled = np.empty_like(values), np.zeros(len(bounds), np.int64), 0
+    for whole in range(len(bounds) - 1):
+        for group in order[bounds[whole] : bounds[whole + 1]]:
+            for cell in range(starts[group], starts[group + 1]):
+                merged[filled] = values[cell]
+                filled += 1
+        begins[whole + 1] = filled
+    return merged, begins
 
 
 @kernel
@@ -1036,7 +1075,7 @@ class Active(NamedTuple):
     """The active join groups of a Newton step; the unknowns of the last feature do not meet, and are eliminated."""
 
     leaves: IntArray  # unknowns that stay, (chain, group)
-    inside: IntArray  # the eliminated unknown of each group, numbered from 0
+    inside: IntArray  # the eliminated unknown of each group, numbered from 0, rising
     counts: FloatArray
     parent: IntArray  # of the unknowns that stay
     slack: FloatArray
@@ -1079,12 +1118,20 @@ def conjugate_step(active: Active, gradient: FloatArray, inner: FloatArray, clos
     own[:] = weak
     for group in range(len(counts)):
         own[inside[group]] += counts[group]
-    residual, diagonal = -gradient, slack.copy()
+    residual, diagonal, meeting, first = -gradient, slack.copy(), np.zeros(len(parent)), 0
     for group in range(len(counts)):
-        rest = counts[group] * (1.0 - counts[group] / own[inside[group]])
         for chain in range(len(leaves)):
             residual[leaves[chain, group]] += counts[group] * inner[inside[group]] / own[inside[group]]
-            diagonal[leaves[chain, group]] += rest
+            diagonal[leaves[chain, group]] += counts[group]
+            meeting[leaves[chain, group]] += counts[group]
+        if group + 1 == len(counts) or inside[group + 1] != inside[group]:
+            # What an unknown shares with an eliminated one leaves its diagonal, which may be next to nothing then.
+            for member in range(first, group + 1):
+                for chain in range(len(leaves)):
+                    shared = meeting[leaves[chain, member]]
+                    diagonal[leaves[chain, member]] -= shared * shared / own[inside[group]]
+                    meeting[leaves[chain, member]] = 0.0
+            first = group + 1
     for place in range(len(parent)):
         if parent[place] >= 0:
             diagonal[parent[place]] += slack[place]
@@ -1092,6 +1139,8 @@ def conjugate_step(active: Active, gradient: FloatArray, inner: FloatArray, clos
         if above[place] >= 0:
             residual[above[place]] -= weak[place] * inner[place] / own[place]
             diagonal[above[place]] += weak[place] * (1.0 - weak[place] / own[place])
+    for place in range(len(parent)):
+        diagonal[place] = max(diagonal[place], slack[place])  # rounding may have left less
     answer, product, near = np.zeros(len(parent)), np.empty(len(parent)), residual / diagonal
     direction, size, rounds = near.copy(), (residual * near).sum(), 0
     goal = close * close * size

@@ -28,6 +28,7 @@ from dunnage.kernels.counts.projection import (
     first_levels,
     levels,
     list_above,
+    merge_groups,
     positive,
     problem_of,
     project,
@@ -85,13 +86,39 @@ def project_table(
     values: IntArray, starts: IntArray, family: Family, sums: Sequence[FloatArray], *, tolerance: float = 1e-10
 ) -> Projection:
     """Return the projection of a whole table; ``x`` has its positive counts, ``cells`` their places."""
+    values, low, top = _whole(values)
+    candidates, projection = _project_whole(values, starts, family, sums, low, top, tolerance)
+    cells, x = positive(projection.x, candidates.cells, candidates.starts, projection.counts)
+    return replace(projection, x=x, cells=cells)
+
+
+def _project_whole(
+    values: IntArray,
+    starts: IntArray,
+    family: Family,
+    sums: Sequence[FloatArray],
+    low: int,  # smallest value
+    top: int,  # and largest
+    tolerance: float,
+) -> tuple[ListedCells, Projection]:
+    """Return the projection of a whole table, and the cells that it needs."""
     # Sort only cells that may become positive: first those above a level from a histogram, then more where it was too
     # high.
-    values, low, top = _whole(values)
-    coarsest, blocks = family.plan.coarsest, family.plan.blocks
+    duals, ladder = [np.zeros(size) for size in family.sizes], [np.full(len(family), -np.inf)]
+    if (inner := family.inner) is not None:  # what is local to blocks is quick, and leaves little for the others
+        inside, begins = merge_groups(values, starts, inner.order, inner.bounds)
+        own_sums = [sums[feature] for feature in inner.features]
+        first, projection = _project_whole(inside, begins, inner.family, own_sums, low, top, math.inf)
+        for feature, own in zip(inner.features, projection.duals, strict=True):
+            duals[feature] = own
+        candidates = list_cells(values, starts, first.floors[inner.own])
+        candidates, whole = _project_listed(
+            values, starts, family, sums, candidates, [], duals=duals, tolerance=tolerance
+        )
+        return candidates, replace(whole, iterations=projection.iterations + whole.iterations)
     # Guess multipliers, and floors with ever more cells above them: in each block the level above which values add up
     # to the noisy sum.
-    duals, ladder = [np.zeros(size) for size in family.sizes], [np.full(len(family), -np.inf)]
+    coarsest, blocks = family.plan.coarsest, family.plan.blocks
     above_floor = np.zeros(len(family), dtype=np.int64)
     if len(values):
         above = block_of_groups(family, blocks, coarsest)
@@ -101,21 +128,8 @@ def project_table(
         bins = Bins(low, high, ((high - low) // BINS).bit_length())
         guess, floors, above_floor = first_levels(values, starts, blocks, bins, wanted, SPARE)
         duals[coarsest], ladder = -guess[above], list(floors[:, blocks])
-    candidates, iterations = list_cells(values, starts, ladder[0], above_floor), 0
-    if (inner := family.inner) is not None:  # what is local to blocks is quick, and leaves little for the others
-        part, features = inner
-        own_sums, own_duals = [sums[feature] for feature in features], [duals[feature] for feature in features]
-        candidates, projection = _project_listed(
-            values, starts, part, own_sums, candidates, ladder, duals=own_duals, tolerance=math.inf
-        )
-        for feature, own in zip(features, projection.duals, strict=True):
-            duals[feature] = own
-        ladder, iterations = [], projection.iterations
-    candidates, projection = _project_listed(
-        values, starts, family, sums, candidates, ladder, duals=duals, tolerance=tolerance
-    )
-    cells, x = positive(projection.x, candidates.cells, candidates.starts, projection.counts)
-    return replace(projection, x=x, cells=cells, iterations=iterations + projection.iterations)
+    candidates = list_cells(values, starts, ladder[0], above_floor)
+    return _project_listed(values, starts, family, sums, candidates, ladder, duals=duals, tolerance=tolerance)
 
 
 def _project_listed(
