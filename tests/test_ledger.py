@@ -28,6 +28,7 @@ from tests.refusals import refusal
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal, UserError
 from dunnage.ledger import Ledger, Rehearsed, Statement
 from dunnage.ledger import store as store_module
+from dunnage.ledger.telling import told
 from dunnage.model.guarantees import (
     ONE_PERIOD_PER_RECORD,
     UNBOUNDED,
@@ -266,6 +267,16 @@ def test_without_a_budget_the_neighbours_that_bound_all_are_named(book):
     book.spend(dp("0.1", REPLACE), purpose(2))
     statement = book.statement("rides")
     assert (statement.neighbours, statement.total) == (REPLACE, loss("0.3"))
+
+
+def test_words_of_others_stay_on_their_line(address):
+    """A note with a line break looked like an entry that nobody had made."""
+    ledger = Ledger(address, note="pilot\n     9  2026-11-15  bo approved it\x1b[2J", **CLOCK)
+    ledger.spend(dp("0.5"), purpose("digest", budget(1)))
+    for text in (ledger.summary(), told(ledger, "rides").text()):
+        assert r"pilot\n     9" in text
+        assert r"\x1b[2J" in text
+        assert "\x1b" not in text
 
 
 def test_spend_is_kept_as_returned_and_serialises(address, monkeypatch):

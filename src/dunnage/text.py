@@ -33,6 +33,11 @@ def number_text(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def one_line(text: str) -> str:
+    """Write line breaks and control characters as escapes: words of others must not look like lines of ours."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 def several(num: int, noun: str) -> str:
     """Write a count with its noun: ``1 trip``, ``1,000 trips``."""
     return f"{num:,} {noun if num == 1 else plural(noun)}"

@@ -71,7 +71,7 @@ from dunnage.model.guarantees import (
 )
 from dunnage.model.guarantees import total as sum_of
 from dunnage.model.periods import LABEL, LENGTHS, length_of
-from dunnage.text import several, time_text
+from dunnage.text import one_line, several, time_text
 
 JSON_FORMAT = 1  # of to_dict
 RELEASED, STOPPED = "released", "stopped"  # outcomes of a spend
@@ -244,7 +244,7 @@ class Statement:
             losses = ", ".join(f"{kind} {_named(spend.loss(kind))}" for kind in Neighbours)
             note = f"; {spend.note}" if spend.note else ""
             lines.append(f"  {spend.at} {spend.who}: {period}; {promised}; {losses}; {spend.id}{note}")
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
     def left_text(self) -> str:
         if self.budget is None:

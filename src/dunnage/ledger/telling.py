@@ -25,7 +25,7 @@ from dunnage.ledger.entries import Content, Entry, Kind, budget_from, running_lo
 from dunnage.ledger.store import Witness, read_anchor, readable
 from dunnage.model.certificate import Certificate
 from dunnage.model.guarantees import Loss
-from dunnage.text import several, time_text
+from dunnage.text import one_line, several, time_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Told:
         head = f"; head {self.entries[-1].hash}" if self.entries else ""
         lines.append(f"  entries   {len(self.entries)}, a whole chain{head}")
         lines += [f"  {entry.number:>4}  {time_text(entry.at)}  {self._sentence(entry)}" for entry in self.entries]
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
     def _sentence(self, entry: Entry) -> str:
         content, who = entry.content, entry.who
@@ -173,7 +173,7 @@ class LedgerCheck:
 
     def summary(self) -> str:
         lines = [f"{'OK' if self.ok else 'FAILED'}: {self.ledger}", *(f"  ok       {text}" for text in self.passed)]
-        return "\n".join([*lines, *(f"  PROBLEM  {text}" for text in self.problems)])
+        return "\n".join(map(one_line, [*lines, *(f"  PROBLEM  {text}" for text in self.problems)]))
 
 
 def check_ledger(ledger: Ledger, releases: Iterable[Path] = (), anchors: Iterable[Path] = ()) -> LedgerCheck:
