@@ -38,7 +38,7 @@ from dunnage.mechanisms.counts import (
     true_counts,
 )
 from dunnage.mechanisms.fitted_counts import FittedCounts
-from dunnage.model.trips import Universe
+from dunnage.model.trips import END_COLUMNS, Universe
 from dunnage.noise.source import Noise
 from dunnage.samples import TripSetting, generate_trips
 
@@ -101,6 +101,7 @@ class Stops:
     """All that shares and features need of a schema."""
 
     level, tells_days, contribution, city, trip = "stop", False, None, None, SimpleNamespace(origin="from")
+    ends = END_COLUMNS["stop"]
 
     def __init__(self, size: int, slots: int) -> None:
         self.stops = tuple(f"S{at}" for at in range(size))
@@ -260,9 +261,8 @@ def release_sparse() -> None:
     cells = np.sort(generator.choice(cells, OCCUPIED, replace=False))
     counted = Counted(universe=universe, cells=cells, counts=generator.geometric(0.1, OCCUPIED))
     mechanism = ConstrainedCounts(epsilon=1, features="O3")
-    queries = mechanism.queries(
-        SimpleNamespace(tells_days=False, level="stop")
-    )  # all that the features need of a schema
+    # All that the features need of a schema.
+    queries = mechanism.queries(SimpleNamespace(tells_days=False, level="stop", ends=END_COLUMNS["stop"]))
     law = NoisyQueries.of(universe, queries, mechanism.epsilon, 1, DiscreteLaplace)
     print(taken(lambda: mechanism.draw_counts(counted, law, Noise())).seconds)  # compiling included: it is run once
 
