@@ -178,12 +178,11 @@ QUICK_PACE = 8
 
 @pytest.fixture(scope="module", autouse=True)
 def _short_searches(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Search less, but where the result is recorded; for low linkage also where that is tested, and in long runs."""
-    path, effort = request.path, {}
-    if path.parent.name != "scenarios":
-        full = _long(request.config) or path.name.startswith(("test_spreading", "test_fills"))
-        effort = REPAIRS if full else REPAIRS | LOWERING
-    CLOCK.set_pace(QUICK_PACE if path.parent.name != "scenarios" and not _long(request.config) else 1)
+    """Search less; for low linkage not where that is tested, nor in long runs, but always where results are recorded."""
+    path, recorded = request.path, request.path.parent.name == "scenarios"
+    full = not recorded and (_long(request.config) or path.name.startswith(("test_spreading", "test_fills")))
+    effort = REPAIRS if full else REPAIRS | LOWERING
+    CLOCK.set_pace(1 if recorded or _long(request.config) else QUICK_PACE)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in effort.items():
             patch.setattr(f"dunnage.{name}", value)
@@ -205,13 +204,13 @@ def thorough(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="module")
 def _few_candidates(thorough: bool) -> Iterator[None]:
-    """Let advice measure a third of its candidates, for stories that only pass by it."""
+    """Let advice measure a few of its candidates, for stories that only pass by it."""
     from dunnage.advising import advice
 
     with pytest.MonkeyPatch.context() as patch:
         sweep = advice.sweep
         if not thorough:
-            patch.setattr(advice, "sweep", lambda candidates, *more, **named: sweep(candidates[::3], *more, **named))
+            patch.setattr(advice, "sweep", lambda candidates, *more, **named: sweep(candidates[::4], *more, **named))
         yield
 
 
