@@ -178,7 +178,7 @@ QUICK_PACE = 8
 
 @pytest.fixture(scope="module", autouse=True)
 def _short_searches(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Search less; for low linkage not where that is tested, nor in long runs, but always where results are recorded."""
+    """Search less; for low linkage not where that is tested, nor in long runs; always where results are recorded."""
     path, recorded = request.path, request.path.parent.name == "scenarios"
     full = not recorded and (_long(request.config) or path.name.startswith(("test_spreading", "test_fills")))
     effort = REPAIRS if full else REPAIRS | LOWERING

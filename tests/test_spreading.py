@@ -38,7 +38,7 @@ CASES: dict[str, tuple[bool, dict[str, Any]]] = {  # whether there are volumes, 
     "two quantities": (True, {"capacity": [200, "volume=45"]}),
     "two quantities, by": (True, {"capacity": [200, "volume=45"], "by": "town"}),
     "by and apart": (False, {"capacity": 200, "by": "town", "apart": "goods"}),
-    "mixed fleet": (False, {"trucks": VANS, "seconds": 1}),
+    "mixed fleet": (False, {"trucks": VANS, "seconds": 8}),
     "largest members": (False, {"capacity": 200, "model": dn.Robust()}),
     "stochastic": (False, {"capacity": 200, "model": dn.Stochastic(risk=0)}),
 }

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dunnage.errors import Refusal
-from dunnage.ledger import Ledger
 from dunnage.mechanisms.clusters import UtilityClusters
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.partition import Partition
 from dunnage.model.guarantees import KAnonymity, Neighbours, Promise
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
+from dunnage.proving.examining import Till
 from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import HOLDS, UNBOUNDED, VOID, Checks, Verdict
 from dunnage.publication import Publication
@@ -89,7 +89,7 @@ def examine(setting: ClassSetting) -> Verdict:
     noise, refusals, sizes = Noise(), 0, []
     for table in setting.tables:
         try:
-            publication = mechanism.release(_data(table, policy), ledger=Ledger(":memory:"), noise=noise)
+            publication = mechanism.release(_data(table, policy), ledger=Till(noise), noise=noise)
         except Refusal:
             refusals += 1
         else:
@@ -135,8 +135,8 @@ def examine_epsilon(setting: ClassSetting, one: Table, other: Table) -> Verdict:
     claim = promise.true_loss(Neighbours.REPLACE_ONE)
     outputs: list[set[tuple[str, ...]]] = []
     for table in (one, other):
-        data, noise, ledger = _data(table, policy), Noise(), Ledger(":memory:", again=True)
-        releases = (mechanism.release(data, ledger=ledger, noise=noise) for _ in range(_REPEATS))
+        data, noise = _data(table, policy), Noise()
+        releases = (mechanism.release(data, ledger=Till(noise), noise=noise) for _ in range(_REPEATS))
         outputs.append({tuple(sorted(looks(publication))) for publication in releases})
     return Verdict.of(
         mechanism.name,
@@ -157,7 +157,7 @@ def examine_order(setting: ClassSetting, table: Table) -> Verdict:
     # How often each order of rows occurred, and which records a row with some place and look came from.
     orders, behind = Counter[tuple[int, ...]](), defaultdict[tuple[int, str], set[int]](set)
     for _ in range(_ORDERINGS):
-        publication = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
+        publication = mechanism.release(data, ledger=Till(noise), noise=noise)
         record_of = {line["row"]: line["source_row"] for line in publication.key.table.to_pylist()}
         orders[tuple(record_of[row] for row in sorted(record_of))] += 1
         for row, look in enumerate(looks(publication)):

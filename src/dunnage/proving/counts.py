@@ -15,7 +15,6 @@ from typing import Any, get_args
 
 from dunnage.errors import ParameterError
 from dunnage.kernels.counts.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
-from dunnage.ledger import Ledger
 from dunnage.mechanisms import counts as mechanisms
 from dunnage.mechanisms.counts import ConstrainedCounts, HierarchicalCounts, NoisyCounts, true_counts
 from dunnage.mechanisms.fitted_counts import QUESTIONS, FittedCounts
@@ -25,6 +24,7 @@ from dunnage.noise.source import Noise
 from dunnage.proving.examining import (
     NeighbourCase,
     Rows,
+    Till,
     dataset_of,
     examine,
     examine_count_law,
@@ -160,7 +160,7 @@ def examine_extremes(
         data = dataset_of(trips(counts), policy)
 
         def first_count(noise: Decisions, data: Dataset = data) -> int:
-            release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
+            release, _ = mechanism.release(data, ledger=Till(noise), noise=noise)
             windows, released = (release.data[name].to_pylist() for name in ("window", "count"))
             return int(dict(zip(windows, released, strict=True)).get(WINDOWS[0], 0))
 

@@ -109,7 +109,7 @@ class _Receipt(NamedTuple):
     head: str = "0" * 64
 
 
-class _Till:
+class Till:
     """A ledger that only notes how much noise was used before each spend."""
 
     def __init__(self, noise: Noise) -> None:
@@ -156,7 +156,7 @@ class _Examined:
 
     def run(self, which: int, noise: Noise) -> Hashable:
         """Release a dataset once; a refusal is an output like any other, also that of the file itself."""
-        till, data = _Till(noise), self.data[which]
+        till, data = Till(noise), self.data[which]
         try:
             if isinstance(data, InputError):
                 raise data

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from dunnage.exact import shown_number
-from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy import NoisyClusters, NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice, _CountRule
 from dunnage.mechanisms.size_profile import TUBE_SHARES, SizeProfile
 from dunnage.model.policy import Policy
 from dunnage.noise.sampling import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
 from dunnage.noise.source import Noise
-from dunnage.proving.examining import NeighbourCase, Rows, dataset_of, examine, examine_point_law, sentence_of
+from dunnage.proving.examining import NeighbourCase, Rows, Till, dataset_of, examine, examine_point_law, sentence_of
 from dunnage.proving.replay import Reach
 from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict
@@ -162,7 +161,7 @@ def examine_border_shares() -> Verdict:
     for values in (range(last), range(1, last + 1)):  # all but the last point, all but the first: one record differs
         noise = _Listening()
         data = dataset_of(records([[value] for value in values]), policy)
-        mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
+        mechanism.release(data, ledger=Till(noise), noise=noise)
         pair.append(noise.scores)
     # If scores change by at least a and at most b, the odds of a choice change by at most e^(b - a).
     changes = [[b - a for a, b in zip(*scores, strict=True)] for scores in zip(*pair, strict=True)]

@@ -11,7 +11,7 @@ apart, most trips on few pairs but most cells with one or two trips, and more tr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from dunnage.model.trips import Universe
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.planning.demand import stop_numbers, window_seconds
-from dunnage.samples.common import choose, deterrence, second_text
+from dunnage.samples.common import choose, deterrence, second_text, texts
 from dunnage.samples.trips import outward_shares, trips_of_hours
 from dunnage.tables.dataset import Dataset
 
@@ -214,31 +214,35 @@ def trip_rows(policy: Policy, period: str | None, universe: Universe, trips: Slo
     days, windows = np.divmod(trips.slots, len(universe.windows))
     starts, lengths = window_seconds(universe)
     seconds = starts[windows] + noise_arrays.below_each(noise, lengths[windows])
-    names = np.array(universe.stops, dtype=object)
-    times = pa.array(_times(policy.schema.time, period, days, seconds, noise), pa.string())
+    times = _times(policy.schema.time, period, days, seconds, noise)
     if policy.schema[trip.time].format is not None and pc.match_substring(times, "T").true_count:
         times = times.cast(pa.timestamp("s"))  # the format is about dates in text
     columns = {
-        trip.origin: pa.array(names[trips.origins].tolist(), pa.string()),
-        **({trip.destination: pa.array(names[trips.destinations].tolist(), pa.string())} if trip.destination else {}),
+        trip.origin: texts(universe.stops, trips.origins),
+        **({trip.destination: texts(universe.stops, trips.destinations)} if trip.destination else {}),
         trip.time: times,
         **_of_period(policy, period, len(seconds)),
     }
     if trip.count is not None:
         columns[trip.count] = pa.array(["1"] * len(seconds), pa.string())
     if trip.day is not None:
-        columns[trip.day] = pa.array([universe.days[day] for day in days.tolist()], pa.string())
+        columns[trip.day] = texts(universe.days, days)
     for attribute in policy.schema:
-        columns.setdefault(attribute.name, pa.array([f"r{rider}" for rider in trips.riders.tolist()], pa.string()))
+        columns.setdefault(attribute.name, _written(trips.riders, lambda rider: f"r{rider}"))
     return Dataset.from_table(pa.table(columns), policy, period=period, source="generated trips")
 
 
-def _times(time: Windows, period: str | None, days: IntArray, seconds: IntArray, noise: Noise) -> list[str]:
+def _written(numbers: IntArray, write: Callable[[int], str]) -> pa.Array:
+    """Write each number once, however often it occurs."""
+    unique, codes = np.unique(numbers, return_inverse=True)
+    return texts([write(number) for number in unique.tolist()], codes)
+
+
+def _times(time: Windows, period: str | None, days: IntArray, seconds: IntArray, noise: Noise) -> pa.Array:
     """Write moments as a policy of trips reads them: with a date if days are distinguished or counted."""
     calendar = time.calendar(period)
-    later, within = np.divmod(seconds, DAY_SECONDS)
     if calendar is None and time.day is None:
-        return [second_text(second) for second in seconds.tolist()]
+        return _written(seconds, second_text)
     dates = np.arange(*((calendar.start, calendar.stop) if calendar else (_SOME_MONDAY, _SOME_MONDAY + 7)))
     codes = time.day_codes(dates, period)
     labels = days if time.day is not None else np.zeros_like(days)
@@ -246,8 +250,11 @@ def _times(time: Windows, period: str | None, days: IntArray, seconds: IntArray,
     for day in np.unique(labels).tolist():
         rows, own = np.flatnonzero(labels == day), dates[codes == day]
         ordinals[rows] = own[noise_arrays.below(noise, len(own), len(rows))]
-    moments = zip((ordinals + later).tolist(), within.tolist(), strict=True)
-    return [f"{date.fromordinal(ordinal).isoformat()}T{second_text(second)}" for ordinal, second in moments]
+
+    def moment(second: int) -> str:
+        return f"{date.fromordinal(second // DAY_SECONDS).isoformat()}T{second_text(second % DAY_SECONDS)}"
+
+    return _written(ordinals * DAY_SECONDS + seconds, moment)
 
 
 def like_reports(purpose: Purpose, num: int, noise: Noise) -> tuple[FloatArray, ...]:
