@@ -47,6 +47,7 @@ BELIEF = 10.0  # counts' worth of belief in them, more if noise leaves each coun
 BUSY = 3.0  # trips of a count that has any, if counts have none on average; measured on bikes and taxis
 MANY = 40  # counts from which a Poisson law is called normal
 MEETING = 0.09  # part of a mean by which it is off at worst if multiples are the only means
+NEAR = (-1e4, 40.0)  # widths of a law between which it is cut; beyond, numbers are too large or too small to hold
 WIDE = 20.0  # scales of noise from which a law is so wide that noise is like a normal law
 MAX_PATTERNS = 1024  # stops or slots up to which patterns are computed
 FLOOR = 0.05  # smallest part of what is expected of a pair that is left of it by what is known of the way back
@@ -138,7 +139,7 @@ def beliefs(margin: Margin, expected: FloatArray) -> Beliefs:
 def noisy_poisson(grid: FloatArray, rates: FloatArray, scale: float) -> list[FloatArray]:
     """Return for each rate and noisy value the chance of it, and that times mean and square of the count behind it."""
     # Shapes: grid (values,), rates (bins, laws) -> three times (bins, values, laws)
-    from scipy.special import gammaln, log_ndtr
+    from scipy.special import gammaln
 
     flat, tables = rates.reshape(-1), np.empty((3, len(grid), rates.size))
     few, many = np.flatnonzero(flat < MANY), np.flatnonzero(flat >= MANY)
@@ -148,29 +149,41 @@ def noisy_poisson(grid: FloatArray, rates: FloatArray, scale: float) -> list[Flo
     for power in range(3):
         tables[power][:, few] = ((law * numbers**power) @ noise).T
     # Larger counts are normal, and at least so wide that neighbouring multiples meet.
-    rate = flat[many]
-    width = np.sqrt(rate + (MEETING * rate) ** 2)
-    distance, value = grid[:, None] - rate, grid[:, None]
-    ratio = np.minimum(width / scale, WIDE)
-    parts = []
-    for side in (1.0, -1.0):  # noise above and below zero: a normal law that is tilted, and cut at the value
-        at = side * distance / width - ratio
-        log = -side * distance / scale + ratio**2 / 2 + log_ndtr(at)
-        near = np.clip(at, -1e4, 40.0)
-        hazard = width * np.exp(-(near**2) / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(near))
-        middle = rate + side * width * ratio
-        square = middle**2 + width**2 - side * hazard * (value + middle)
-        parts.append((log, (np.ones_like(square), middle - side * hazard, square)))
-    (one, first), (two, second) = parts
-    spread = width**2 + 2 * scale**2
+    widths, value = np.sqrt(flat + (MEETING * flat) ** 2), grid[:, None]
+    wide = widths > WIDE * scale
+    for part, moments in ((many[wide[many]], _normal_noise), (many[~wide[many]], _laplace_noise)):
+        for power, table in enumerate(moments(value, flat[part], widths[part], scale)):
+            tables[power][:, part] = table
+    return [np.moveaxis(table.reshape(len(grid), *rates.shape), 0, 1) for table in tables]
+
+
+def _normal_noise(value: FloatArray, rate: FloatArray, width: FloatArray, scale: float) -> list[FloatArray]:
+    """Return the chances, and their products, of normal counts so wide that noise is like a normal law."""
+    spread, distance = width**2 + 2 * scale**2, value - rate
     pull = 2 * scale**2 / spread
     plain = np.exp(-np.minimum(distance**2 / (2 * spread), 700.0)) / np.sqrt(2 * np.pi * spread)
     mean = value - pull * distance
-    wide = (plain, plain * mean, plain * (mean**2 + pull * width**2))
-    for power in range(3):
-        mixed = np.exp(np.minimum(one, 0)) * first[power] + np.exp(np.minimum(two, 0)) * second[power]
-        tables[power][:, many] = np.where(width > WIDE * scale, wide[power], mixed / (2 * scale))
-    return [np.moveaxis(table.reshape(len(grid), *rates.shape), 0, 1) for table in tables]
+    return [plain, plain * mean, plain * (mean**2 + pull * width**2)]
+
+
+def _laplace_noise(value: FloatArray, rate: FloatArray, width: FloatArray, scale: float) -> list[FloatArray]:
+    """Return the chances, and their products, of normal counts with Laplace noise."""
+    from scipy.special import log_ndtr
+
+    distance, ratio, ends = value - rate, width / scale, log_ndtr(NEAR)
+    tables = [np.zeros(distance.shape) for _ in range(3)]
+    for side in (1.0, -1.0):  # noise above and below zero: a normal law that is tilted, and cut at the value
+        at = side * distance / width - ratio
+        tail = log_ndtr(at)
+        log = -side * distance / scale + ratio**2 / 2 + tail
+        near, near_tail = np.clip(at, *NEAR), np.clip(tail, *ends)  # log_ndtr never falls
+        hazard = width * np.exp(-(near**2) / 2 - 0.5 * np.log(2 * np.pi) - near_tail)
+        middle = rate + side * width * ratio
+        square = middle**2 + width**2 - side * hazard * (value + middle)
+        weight = np.exp(np.minimum(log, 0)) / (2 * scale)
+        for table, part in zip(tables, (1.0, middle - side * hazard, square), strict=True):
+            table += weight * part
+    return tables
 
 
 def moved(table: FloatArray, spread: FloatArray, sums: list[tuple[int, FloatArray]]) -> FloatArray:
