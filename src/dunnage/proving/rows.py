@@ -160,8 +160,9 @@ def examine_border_shares() -> Verdict:
     pair = []
     for values in (range(last), range(1, last + 1)):  # all but the last point, all but the first: one record differs
         noise = _Listening()
+        till: Any = Till(noise)
         data = dataset_of(records([[value] for value in values]), policy)
-        mechanism.release(data, ledger=Till(noise), noise=noise)
+        mechanism.release(data, ledger=till, noise=noise)
         pair.append(noise.scores)
     # If scores change by at least a and at most b, the odds of a choice change by at most e^(b - a).
     changes = [[b - a for a, b in zip(*scores, strict=True)] for scores in zip(*pair, strict=True)]
