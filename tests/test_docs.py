@@ -101,7 +101,8 @@ def run_story(page: str, size: int, capsys: pytest.CaptureFixture[str]) -> str:
     for words in found:
         obey([*words, "--size", str(size)] if words[0] == "advise" else words)
     printed = capsys.readouterr().out
-    assert Path("frontier/policy.toml").exists()
+    # Few candidates on few records need not hold one that can be recommended; the command then says so.
+    assert Path("frontier/policy.toml").exists() != ("No policy was written" in " ".join(printed.split()))
     return printed
 
 

@@ -22,6 +22,7 @@ runs.QUICK = replace(
     refine_seconds=0.05,
 )
 if __name__ == "__main__":
+    runs.in_parallel = lambda work, todo, **_: [item for job in todo for item in work(job)]
     runs.reproduce(Path(sys.argv[1]), quick=True, workers=1)
 """
 

@@ -33,14 +33,19 @@ TINY = """
 from dataclasses import replace
 from pathlib import Path
 import sys
+from dunnage.kernels.bins import spreading as items
+from dunnage.planning import spreading
 from papers import li2022, li2022_runs as runs, li2022_beside as beside
 
+items.MIN_STEPS, items.FLAT_STEPS, items.LAST_IDLE, items.MAX_IDLE = 8_000, 1_000, 8, 1
+spreading.NOISY_STEPS, spreading.NOISY_IDLE, spreading.CHECKED_STEPS, spreading.CHECKED_IDLE = 50, 12, 4_000, 500
 runs.QUICK = replace(
     runs.QUICK, runs=1, hard_runs=1, ks=(2, 4), hard_ks=(4,), epsilons=(1.0, 5.0), confidences=(0.5, 0.7), seconds=0.1,
     beside_runs=1, beside_epsilons=(5.0,), attacks=5, risk_draws=2, cargo_seconds=0.1,
 )
 beside.CARGO_SIZE = 12
 if __name__ == "__main__":
+    li2022.in_parallel = lambda work, todo, **_: [item for job in todo for item in work(job)]
     li2022.reproduce(Path(sys.argv[1]), quick=True, workers=1)
 """
 
