@@ -45,11 +45,13 @@ constraints.txt: pyproject.toml # the tested set, with the digests of its files
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
 	  --extra solve --extra excel --extra serve --extra postgres --extra duckdb --output-file $@ pyproject.toml
 
-build: # source and wheels in dist, with the proof notes and a bill of materials; one wheel is for devices
+build: # source and wheels in dist, with the proof notes and a bill of materials; one wheel is for devices. SIGN=key.pem signs
+	rm -rf dist
 	$(PYTHON) -m venv $(VENV)/tools
-	$(VENV)/tools/bin/python -m pip install --quiet build
+	$(VENV)/tools/bin/python -m pip install --quiet build $(if $(SIGN),cryptography)
 	$(VENV)/tools/bin/python -m build --outdir dist
 	$(VENV)/tools/bin/python device/build_wheel.py --outdir dist
+	$(VENV)/tools/bin/python checksums.py dist $(SIGN)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
