@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # Modules stay compiled, whatever the environment says: each process that starts would compile all it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-all test-engines tests check bench docs floors build reproduce clean
+.PHONY: demo test test-all test-engines tests check bench peers docs floors build reproduce clean
 
 demo: $(CORE)
 	$(BIN)/dunnage demo --out demo-out --force
@@ -45,14 +45,22 @@ constraints.txt: pyproject.toml # the tested set, with the digests of its files
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
 	  --extra solve --extra excel --extra serve --extra postgres --extra duckdb --output-file $@ pyproject.toml
 
-build: # source and wheels in dist, with the proof notes and a bill of materials; one wheel is for devices
+build: # source and wheels in dist, with the proof notes and a bill of materials; one wheel is for devices. SIGN=key.pem signs
+	rm -rf dist
 	$(PYTHON) -m venv $(VENV)/tools
-	$(VENV)/tools/bin/python -m pip install --quiet build
+	$(VENV)/tools/bin/python -m pip install --quiet build $(if $(SIGN),cryptography)
 	$(VENV)/tools/bin/python -m build --outdir dist
 	$(VENV)/tools/bin/python device/build_wheel.py --outdir dist
+	$(VENV)/tools/bin/python checksums.py dist $(SIGN)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+peers: | $(BIN)/python # the same on public data, with the peers in an environment of their own; see docs/peers.md
+	$(PYTHON) -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip install --quiet --editable . opendp ortools highspy anonypy pycanon mbi multi-freq-ldpy pure-ldp scikit-learn statsmodels 'xxhash<4'
+	-$(VENV)/peers/bin/python -m pip install --quiet ridepy # needs a C++ compiler and Boost's headers
+	$(VENV)/peers/bin/python -m benchmarks.peers --write
 
 docs: $(DOCS)
 	$(BIN)/python docs/check_docs.py --write

@@ -83,7 +83,7 @@ def of_zone(requests: Requests, zone: int) -> Requests:
     )
 
 
-def by_ridepy(requests: Requests, size: int, home: int) -> tuple[float, float, float]:
+def by_ridepy(requests: Requests, size: int, home: int, places: npt.NDArray[np.float64]) -> tuple[float, float, float]:
     """Return processor time of RidePy, the share it serves, and their mean wait."""
     from ridepy.data_structures_cython import LocType, TransportationRequest
     from ridepy.events import PickupEvent, RequestAcceptanceEvent
@@ -92,7 +92,7 @@ def by_ridepy(requests: Requests, size: int, home: int) -> tuple[float, float, f
     from ridepy.util.spaces_cython import Euclidean2D
     from ridepy.vehicle_state_cython import VehicleState
 
-    places, service = where(), Service()
+    service = Service()
     begin = requests.seconds - requests.seconds.min()
     direct = np.linalg.norm(places[requests.origin] - places[requests.destination], axis=1)
     longest = service.longest(np.ceil(direct).astype(np.int64))
@@ -132,11 +132,15 @@ def _of_type(events: list[Any], kind: Any) -> list[Row]:
 
 
 def where() -> npt.NDArray[np.float64]:
-    """Return where stops are, in seconds of driving, from the town's coordinates. Shape: stops, 2."""
     here = city()
     assert here.lat is not None
     assert here.lon is not None
-    north, east = here.lat - here.lat.mean(), (here.lon - here.lon.mean()) * np.cos(np.radians(here.lat.mean()))
+    return in_seconds(here.lat, here.lon)
+
+
+def in_seconds(lat: npt.NDArray[np.float64], lon: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return where stops are, in seconds of driving at 20 km/h, from their coordinates. Shape: stops, 2."""
+    north, east = lat - lat.mean(), (lon - lon.mean()) * np.cos(np.radians(lat.mean()))
     return np.column_stack([north, east]) * 111.195 / 20.0 * 3600
 
 
@@ -161,7 +165,7 @@ def _beside_ridepy(requests: Requests, home: int) -> list[Row]:
     size = smallest(own, 400)
     found = taken(lambda: own.run(size), 20)
     try:
-        theirs, served, wait = by_ridepy(requests, int(size[0]), home)
+        theirs, served, wait = by_ridepy(requests, int(size[0]), home, where())
     except ImportError:
         return []
     name = f"dispatch of one zone: {len(requests):,} legs, {size[0]} shuttles; peer RidePy"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw the pictures of the documents: measure, write SVG files, print figures.
 
-Those of rides, trips, fleets and carriers are in files of their own, ``pictures_*.py``. By hand: ``python
+Those of rides, trips, fleets, carriers and peers are in files of their own, ``pictures_*.py``. By hand: ``python
 docs/draw_pictures.py [NAME ...]``, with the names of ``DRAWN`` (by default all; some minutes). All draws are seeded; a
 search that ends on the clock may differ by a little from one machine to the next.
 """
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pictures_carriers
 import pictures_fleets
+import pictures_peers
 import pictures_rides
 import pictures_trips
 import pyarrow as pa
@@ -468,6 +469,7 @@ DRAWN: dict[str, Callable[[], None]] = {
     **pictures_trips.DRAWN,
     **pictures_fleets.DRAWN,
     **pictures_carriers.DRAWN,
+    **pictures_peers.DRAWN,
     "k-and-epsilon": odds,
 }
 

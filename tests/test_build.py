@@ -13,6 +13,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import checksums
 import pytest
 from tests import floors
 from tests.commands import run
@@ -56,6 +57,23 @@ def test_the_bill_of_materials() -> None:
     components = module.bill(text, "1")["components"]
     assert {item["name"]: item["version"] for item in components} == dict(PINNED.findall(text))
     assert all(item["hashes"] for item in components)
+
+
+def test_checksums_are_signed_so_that_others_can_check_them(tmp_path: Path) -> None:
+    (tmp_path / "a.whl").write_bytes(b"wheel")
+    (tmp_path / "a.tar.gz").write_bytes(b"source")
+    key, public = tmp_path / "key.pem", tmp_path / "key.pub.pem"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+    checksums.main(str(tmp_path), str(key))
+    subprocess.run(["sha256sum", "--check", "--quiet", "--strict", "SHA256SUMS"], cwd=tmp_path, check=True)
+    check = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-sigfile", "SHA256SUMS.sig"]
+    for expected in (0, 1):
+        done = subprocess.run([*check, "-in", "SHA256SUMS"], cwd=tmp_path, capture_output=True, check=False)
+        assert done.returncode == expected, done.stderr
+        (tmp_path / "SHA256SUMS").write_bytes((tmp_path / "SHA256SUMS").read_bytes().replace(b"a.whl", b"b.whl"))
+    checksums.main(str(tmp_path))
+    assert not (tmp_path / "SHA256SUMS.sig").exists()
 
 
 def test_the_proof_that_a_certificate_names_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

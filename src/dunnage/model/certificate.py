@@ -80,7 +80,10 @@ StatedGuarantee = Annotated[
     WithJsonSchema({"type": "object", "required": ["model", "protects"]}),
 ]
 StatedBasis = Annotated[
-    Basis, PlainValidator(Basis), PlainSerializer(str), WithJsonSchema({"enum": [str(basis) for basis in Basis]})
+    Basis,
+    PlainValidator(lambda value: Basis(value)),  # from Python 3.12, Pydantic refuses the signature of enums
+    PlainSerializer(str),
+    WithJsonSchema({"enum": [str(basis) for basis in Basis]}),
 ]
 
 
