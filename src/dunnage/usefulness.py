@@ -390,8 +390,11 @@ def _columns(trial: Trial) -> Iterator[Trial]:
 
 def _cells(trial: Trial) -> Iterator[Trial]:
     """Spend more of epsilon on single counts."""
-    method = ConstrainedCounts(epsilon=trial.mechanism.epsilon, budget_shares="cells")
-    yield trial.changed(f'name = "{method.name}" and budget_shares = "cells" in [mechanism]', mechanism=method)
+    method, change = trial.mechanism, 'budget_shares = "cells" in [mechanism]'
+    if not isinstance(method, ConstrainedCounts):
+        method = ConstrainedCounts(epsilon=method.epsilon)
+        change = f'name = "{method.name}" and {change}'
+    yield trial.changed(change, mechanism=method.model_copy(update={"budget_shares": "cells"}))
 
 
 def _windows(trial: Trial) -> Iterator[Trial]:

@@ -43,6 +43,8 @@ _WORD = 53
 # trips in New York they have 0.6 % and 51 %. A month of bikes (30,000 trips between 70 stations) has 1.5 trips for each
 # cell with trips if dates are counted separately, and 2.9 if not: real systems have 1.4 to 3.5.
 _STOPS_DIFFER, _PAIRS_DIFFER = 1.0, 1.2
+# The same for labels of other records, and combinations of labels.
+_LABELS_DIFFER, _TYPES_DIFFER = 0.7, 0.7
 _TRIPS_OF_HABIT, _TRIPS_OF_GROUP, _TRIPS_OF_RIDER = 0.8, 0.7, 1.7
 # Where the number of riders is expected, their trips differ as if a fifth of them made two thirds of all trips.
 _RIDERS_DIFFER = 1.3
@@ -75,12 +77,12 @@ def like(
 
 
 def like_categories(policy: Policy, size: int, seed: int, period: str | None) -> Dataset:
-    """Generate records whose labels, and combinations of them, are as unevenly frequent as stops and pairs of trips."""
+    """Generate records whose labels, and combinations of labels, are unevenly frequent."""
     noise, universe = Noise(seed=seed), policy.schema.universe(period)
-    logs = _PAIRS_DIFFER * _normals(noise, universe.num_cells)
+    logs = _TYPES_DIFFER * _normals(noise, universe.num_cells)
     cells = np.arange(universe.num_cells)
     for name in universe.columns:
-        logs += (_STOPS_DIFFER * _normals(noise, len(universe.labels(name))))[universe.column_codes(name, cells)]
+        logs += (_LABELS_DIFFER * _normals(noise, len(universe.labels(name))))[universe.column_codes(name, cells)]
     shares = np.exp(logs - logs.max())
     drawn = choose(shares / shares.sum(), _uniforms(noise, size))
     labels = {name: texts(universe.labels(name), universe.column_codes(name, drawn)) for name in universe.columns}
