@@ -18,6 +18,7 @@ from dunnage.mechanisms.counts import ConstrainedCounts, Feature, Layout, NoisyC
 from dunnage.mechanisms.fitted_counts import FittedCounts
 from dunnage.mechanisms.gaussian_counts import GaussianCounts
 from dunnage.model.categories import Categories
+from dunnage.model.certificate import AttributeStatement
 from dunnage.model.domains import Category, Ordinal
 from dunnage.model.policy import Policy
 from dunnage.noise.source import Noise
@@ -40,7 +41,7 @@ def a_policy(mechanism: Any, **more: Any) -> dict[str, Any]:
             "load": {"role": "identifier"},
             "depot": {"role": "quasi-identifier", "kind": "category", "domain": LABELS["depot"]},
             "goods": {"role": "quasi-identifier", "kind": "tree", "parents": parents},
-            "day": {"role": "quasi-identifier", "kind": "ordinal", "domain": LABELS["day"]},
+            "day": {"role": "quasi-identifier", "kind": "ordinal", "domain": LABELS["day"], "outside": "leave-out"},
         },
         "mechanism": {"epsilon": 1, **mechanism},
         **more,
@@ -63,7 +64,9 @@ EXPECTED = {"expect": {"records": 2_000}}
 @pytest.mark.parametrize("mechanism", [CONSTRAINED, {"name": NoisyCounts.name}], ids=lambda given: given["name"])
 def test_a_table_from_rows_to_audit(mechanism: dict[str, Any], tmp_path: Path):
     frame, policy = loads(), Policy.from_dict(a_policy(mechanism, **EXPECTED))
+    frame.loc[frame.index[-1], "day"] = "sun"
     data = dn.load(frame, policy=policy)
+    assert len(data) == len(frame) - 1
     folder = tmp_path / "release"
     written = dn.publish(data, out=folder, ledger=tmp_path / "ledger.sqlite")
     release = dn.Release.read(folder)
@@ -138,7 +141,11 @@ def test_labels_are_counted_as_they_are():
 
 @pytest.mark.parametrize("features", [[()], [("a",)], [("a", "c"), ("b",)], [("a", "b", "c")]])
 def test_features_and_layout_of_three_columns(features: list[tuple[str, ...]]):
-    domains = {"a": Category(values=["x", "y"]), "b": Ordinal(levels=["1", "2", "3"]), "c": Category(values=list("stuvw"))}
+    domains = {
+        "a": Category(values=["x", "y"]),
+        "b": Ordinal(levels=["1", "2", "3"]),
+        "c": Category(values=list("stuvw")),
+    }
     universe = Categories(domains=domains)
     counts = np.random.default_rng(5).integers(0, 9, universe.axes)
     cells = np.arange(universe.num_cells)
@@ -152,7 +159,8 @@ def test_features_and_layout_of_three_columns(features: list[tuple[str, ...]]):
     assert len(np.unique(layout.starts[groups] + ranks)) == universe.num_cells
     for feature in made:
         assert (layout.groups_of(feature)[groups] == feature.groups(*universe.split(cells))).all()
-    assert Categories.from_description(universe.describe()).describe() == universe.describe()
+    stated = [AttributeStatement.model_validate(item) for item in universe.describe()]
+    assert Categories.stated(stated, "box").describe() == universe.describe()
 
 
 @pytest.mark.parametrize(
@@ -164,6 +172,7 @@ def test_features_and_layout_of_three_columns(features: list[tuple[str, ...]]):
         ({"attributes": {"a x b": {"role": "quasi-identifier", "kind": "category", "domain": ["a"]}}}, "a x b"),
         ({"protects": "rider"}, "one record"),
         ({"contribution": {"person": "load"}}, "one record"),
+        ({"together": "load"}, "together"),
         ({"mechanism": {"features": "O3"}}, "features of trips"),
         ({"mechanism": {"features": [["window"]]}}, "depot, goods, day"),
         ({"mechanism": {"budget_shares": "margins"}}, "margins"),

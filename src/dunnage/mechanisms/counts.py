@@ -592,6 +592,8 @@ class CountsMechanism(Mechanism):
                 f"a table of counts protects one record, however many somebody has. Write protects = {TRIP!r}, for "
                 "example, and leave [contribution] out."
             )
+        if schema.together is not None:
+            raise ParameterError("records are counted row by row, so together has no meaning. Leave it out.")
         return Promise(
             guarantee=self.guarantee(schema),
             basis=self.form.basis,

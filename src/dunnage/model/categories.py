@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
 from dunnage.model.domains import Category, Ordinal, domain_from
 from dunnage.model.trips import Grouping, ProductClasses, Universe, split_axes
+
+if TYPE_CHECKING:
+    from dunnage.model.certificate import AttributeStatement
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,12 +78,12 @@ class Categories(Universe):
         ]
 
     @classmethod
-    def from_description(cls, attributes: Sequence[Mapping[str, Any]], unit: str = "record") -> Categories:
-        """Make a universe from the result of :meth:`describe`."""
+    def stated(cls, attributes: Sequence[AttributeStatement], unit: str) -> Categories:
+        """Make a universe from a certificate: the inverse of :meth:`describe`."""
         domains = {}
         for item in attributes:
-            domain = domain_from(item["domain"])
+            domain = domain_from(item.domain or {})
             if not isinstance(domain, Category | Ordinal):
                 raise ParameterError("a table of counts needs columns of categories.")
-            domains[str(item["name"])] = domain
+            domains[item.name] = domain
         return cls(domains=domains, unit=unit)

@@ -140,10 +140,10 @@ class Release(Displayed, Tabular):
         """All types of trips (without zones and modes), or combinations of labels, of a release of counts."""
         if self.kind != COUNTS:
             raise ParameterError(f"only a release of counts has types of trips. Got a release of {self.kind}.")
-        described = [item.plain() for item in self.certificate.attributes]
+        attributes = self.certificate.attributes
         if self.certificate.counts_trips:
-            return Universe.from_description(described)
-        return Categories.from_description(described, self.certificate.guarantee.protects)
+            return Universe.from_description([item.plain() for item in attributes])
+        return Categories.stated(attributes, self.certificate.guarantee.protects)
 
     def counted(self) -> tuple[IntArray, IntArray]:
         """Return the listed cells of a release of counts, by their number in the universe, and their counts."""
