@@ -654,7 +654,14 @@ def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
         if (again := int((times > 1).sum())) == 0:
             continue
         person = "[contribution] person"
-        if not mechanism.counts_persons or mechanism.kind == "counts":  # all mechanisms are loaded only now
+        if mechanism.kind == "counts":
+            yield (
+                f"{again:,} of {several(len(times), 'value')} of the identifier {attribute.name!r} occur more than "
+                f"once, up to {int(times.max()):,} times. Epsilon is for one row: whoever has several is protected "
+                "less. Merge rows of the same person before you publish, if that is not what you promise."
+            )
+            continue
+        if not mechanism.counts_persons:  # all mechanisms are loaded only now
             able = [name for name, kind in MECHANISMS.items() if kind.counts_persons and not kind.counts_trips]
             person += f", which needs {' or '.join(able)}"
         yield (
