@@ -396,7 +396,8 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool
         after = "**Negative counts are noise**, as are most of the others: do not read single ones."
     if fitted:
         made = "the counts are those that are nearest to\nall of them, add up, and are not negative"
-        after = "The total, and sums over many types, are relatively far more precise than single counts."
+        types = f"types of {plural(unit)}"
+        after = f"The total, and sums over many {types}, are relatively far more precise than single counts."
     single = f"\n`{CELLS}` are the single types of {plural(unit)}."
     if modelled:
         made, single = "a model was fitted to them. The counts\nare drawn from it: whole numbers that nearly add up", ""
