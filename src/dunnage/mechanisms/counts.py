@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of trips: features, shares of epsilon, and three mechanisms that release noisy counts.
+"""Counts of trips or other records: features, shares of epsilon, and three mechanisms that release noisy counts.
 
 Every public column is a function of the pair (origin, destination) or of the slot (day, window), so every feature is a
 product: a class of pairs and a class of slots. Cells in the same group of every feature form a *join group*, and all
-features together only say which join group a cell is in. The proofs are in ``docs/proofs/noisy-counts.md`` and
+features together only say which join group a cell is in. In a table of categories all columns are functions of the
+"pair", a tuple of labels. The proofs are in ``docs/proofs/noisy-counts.md`` and
 ``docs/proofs/constrained-counts.md``.
 """
 
@@ -979,12 +980,12 @@ def _threshold(given: Any) -> int:
 
 
 class NoisyCounts(CountsMechanism):
-    """Add Laplace noise to the count of every possible trip type, and keep the counts that reach a threshold.
+    """Add Laplace noise to the count of every possible type of trips or records; keep counts that reach a threshold.
 
     Parameters
     ----------
     epsilon
-        Privacy loss of one trip, or of one rider, as the policy says.
+        Privacy loss of one trip, rider or other record, as the policy says.
     rounding
         ``discrete`` (whole numbers from the start, closest to the truth), or ``round`` or ``floor``: how a Laplace
         number becomes whole, as published. The whole number is sampled directly and exactly.
@@ -995,11 +996,11 @@ class NoisyCounts(CountsMechanism):
 
     Guarantee
     ---------
-    Epsilon-differential privacy between datasets that differ by one trip (or rider), proved.
+    Epsilon-differential privacy between datasets that differ by one trip (or rider, or other record), proved.
 
     Assumptions
     -----------
-    Public stops and windows.
+    Public stops and windows, or labels.
 
     Runtime
     -------
@@ -1241,10 +1242,10 @@ class ConstrainedCounts(NamedFeatures):
     Parameters
     ----------
     epsilon
-        Privacy loss of one trip, or of one rider, as the policy says; the features share it.
+        Privacy loss of one trip, rider or other record, as the policy says; the features share it.
     features
         ``O3``, ``O4``, ``O5`` (or ``H3`` to ``H5``), or a list of lists of columns, an empty one for the total; the
-        cells are always the first feature.
+        cells are always the first feature. In a table of categories the default is the total and each column.
     budget_shares
         ``uniform``; ``cells`` (three fifths of epsilon for the cells); ``margins`` (adds an origin-destination margin
         over all windows, and estimates each cell by Bayes from the noisy counts alone); or a table with the share of
@@ -1258,11 +1259,11 @@ class ConstrainedCounts(NamedFeatures):
 
     Guarantee
     ---------
-    Epsilon-differential privacy between datasets that differ by one trip (or rider), proved.
+    Epsilon-differential privacy between datasets that differ by one trip (or rider, or other record), proved.
 
     Assumptions
     -----------
-    Public stops, windows, zones and modes.
+    Public stops, windows, zones and modes, or labels.
 
     Runtime
     -------
