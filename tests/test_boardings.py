@@ -14,7 +14,7 @@ from tests.verify_page_help import examined
 
 import dunnage as dn
 from dunnage.errors import ParameterError
-from dunnage.mechanisms.counts import Feature, kept_rows, read_features, trip_cells, true_counts
+from dunnage.mechanisms.counts import Feature, kept_rows, read_features, record_cells, true_counts
 from dunnage.model.draft import draft_policy, likely_story
 from dunnage.model.trips import Universe
 from dunnage.noise.source import Noise
@@ -141,7 +141,7 @@ def test_one_boarding_changes_one_cell_and_one_sum_of_each_feature(place: Path) 
         for table, sign in ((counted, 1), (true_counts(data, rows=every), -1)):
             np.add.at(fewer, table.cells, sign * table.counts)
         assert fewer.sum() == np.abs(fewer).sum() == 1
-        assert fewer[trip_cells(data, universe)[row]] == 1
+        assert fewer[record_cells(data, universe)[row]] == 1
         for columns in ((), *read_features("O5", days=False, ends=universe.ends), universe.cell_columns):
             assert np.abs(Feature.of(universe, columns).sums(*universe.split(np.arange(36)), fewer)).sum() == 1
         every[row] = True

@@ -228,7 +228,7 @@ def test_readme_has_the_two_set_up_commands():
 def test_policy_page_is_a_policy(tmp_path):
     from dunnage import Policy
 
-    policy, trips, _carriers, read, period, loading, budget = blocks("docs/policy.md", "toml")
+    policy, trips, table, _carriers, read, period, loading, budget = blocks("docs/policy.md", "toml")
     assert Policy.from_text(policy).mechanism["k"] == 5
     more = "".join(f'[attributes.{name}]\nrole = "drop"\n' for name in ("day", "address", "door"))
     whole = Policy.from_text("\n".join([policy, more, read, period, loading, budget]))
@@ -239,6 +239,7 @@ def test_policy_page_is_a_policy(tmp_path):
     counted = read_trips(trips, tmp_path)
     assert counted.schema.universe().days == ("weekday", "saturday", "sunday")
     assert counted.schema.contribution.max == 3
+    assert Policy.from_text(table).schema.universe().columns == ("depot", "weekday")
 
 
 @pytest.mark.parametrize("number", range(5))

@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from dunnage.errors import DunnageError, OutputError, Refusal, ReleaseError
 from dunnage.folders import check_room, lock, sync_folder
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
+from dunnage.release.kinds import DROPPED
 from dunnage.tables.dataset import Dataset
 from dunnage.tables.parquet import Parquet, max_decoded
 from dunnage.tables.reader import FIRST_ROW
@@ -119,7 +120,7 @@ NO_TRUCK, NOT_RELEASED = "no truck", "not released"  # reasons; keys of 0.1.0 do
 def unplanned_rows(data: Dataset, key: Key, left_behind: Sequence[int] = ()) -> pa.Table:
     """List every source row that travels outside a plan, with the reason, for the owner only."""
     reasons = dict(data.left_out)
-    if data.schema.trip is None:  # counts are of all rows
+    if data.schema.trip is None and DROPPED not in key.facts:  # counts are of all rows
         missing = stated = {row: reason for reason, rows in key.left_out.items() for row in rows}
         if not data.elsewhere:
             every = data.parts.source_rows

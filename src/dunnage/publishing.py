@@ -65,7 +65,7 @@ from dunnage.release import CERTIFICATE_FILE, Release
 from dunnage.tables.columns import write_csv
 from dunnage.tables.dataset import Dataset, dropped_shares, dropped_text, may_be_persons
 from dunnage.tables.reader import CSV_ENDINGS
-from dunnage.text import percent, several, time_text
+from dunnage.text import percent, plural, several, time_text
 
 if TYPE_CHECKING:  # only counts of trips need it
     from dunnage.ledger.entries import Entry
@@ -125,7 +125,7 @@ def mechanism_of(policy: Policy) -> Mechanism:
 @contextlib.contextmanager
 def _blaming_policy(data: Dataset) -> Iterator[None]:
     """Blame the policy where a mechanism of counts fails only now, when all cells of the period are known."""
-    if data.schema.trip is None:
+    if data.schema.trip is None:  # a policy without trips always has the same cells
         yield
         return
     data.schema.universe(data.period)  # a wrong period is not the mechanism's fault
@@ -527,12 +527,11 @@ def audit_digest(folder: str | os.PathLike[str]) -> str:
 def predicted(
     data: Dataset, *, helpful: bool = True, bounds: bool = False, progress: Progress | None = None
 ) -> Usefulness | None:
-    """Predict how useful counts of trips will be, from the policy alone; None if it does not say what to expect."""
-    if data.schema.trip is None:
+    """Predict how useful counts will be, from the policy alone; None if it does not say what to expect."""
+    if (mechanism := mechanism_of(data.policy)).kind != "counts":
         return None
     from dunnage.usefulness import predict_usefulness
 
-    mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
         options = {"helpful": helpful, "bounds": bounds}
         return predict_usefulness(data.policy, mechanism, period=data.period, progress=progress, **options)
@@ -566,11 +565,13 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
     """Warn about an empty dataset, and about released labels that look like cards or vehicles: many, and repeated."""
     if len(data) == 0 and not isinstance(mechanism, ClassMechanism):  # which refuses them
         yield _NO_ROWS.format(data.schema.protects if data.schema.trip is None else TRIP)
+    if mechanism.kind == "counts":
+        yield from _size_warnings(data)
     if data.schema.trip is not None:
         yield from _trip_warnings(data)
     else:
         yield from _identifier_warnings(mechanism, data)
-    if data.schema.person is not None or not mechanism.counts_persons:
+    if data.schema.person is not None or not mechanism.counts_persons or mechanism.kind == "counts":
         return
     for attribute in (*data.schema.public, *data.schema.sensitive, *data.schema.quasi_identifiers):
         if attribute.kind not in (None, Category.kind):
@@ -584,21 +585,25 @@ def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
             )
 
 
-def _trip_warnings(data: Dataset) -> Iterator[str]:
-    """Warn if the numbers of trips or dates are not stated, or far from the file's. Private; refuses nothing."""
+def _size_warnings(data: Dataset) -> Iterator[str]:
+    """Warn if the number of trips or records is not stated, or far from the file's. Private; refuses nothing."""
     from dunnage.mechanisms.counts import true_counts
-    from dunnage.usefulness import UNCHECKED
+    from dunnage.usefulness import unchecked
 
-    expected, trips = data.policy.expect.trips, true_counts(data).num_trips
+    expected, trips, unit = data.policy.expect.size, true_counts(data).num_trips, data.schema.universe(data.period).unit
     if expected is None:
-        yield UNCHECKED
+        yield unchecked(data.schema)
     elif trips and not expected / MAX_OFF <= trips <= expected * MAX_OFF:
         side = "fewer" if trips < expected else "more"
         yield (
-            f"the file has {several(trips, 'trip')}, far {side} than the {expected:,} that the policy expects, so the "
+            f"the file has {several(trips, unit)}, far {side} than the {expected:,} that the policy expects, so the "
             "predicted errors do not hold for it. If you change the number, it becomes public: base it on public "
             "knowledge."
         )
+
+
+def _trip_warnings(data: Dataset) -> Iterator[str]:
+    """Warn about dates that are not stated, and about trips that a bound drops. Private; refuses nothing."""
     stated, dates = sum(data.schema.num_dates(data.period)), np.unique(data.service_dates)
     num = int((dates > 0).sum())
     seen = f"these trips are on {several(num, 'date')}" if num else "these trips have no dates"
@@ -635,8 +640,8 @@ def _spread_warnings(data: Dataset, usefulness: Usefulness) -> Iterator[str]:
     each = counted.num_trips / max(1, len(counted.cells))
     if 0 < each * MAX_OFF < assumed and not usefulness.is_noise:
         yield (
-            f"types of trips that occur have {each:.3g} trips on average, and {assumed:.3g} were predicted. The errors "
-            "will be larger than predicted; dunnage audit measures them after publishing."
+            f"types that occur have {each:.3g} {plural(counted.universe.unit)} on average, and {assumed:.3g} were "
+            "predicted. The errors will be larger than predicted; dunnage audit measures them after publishing."
         )
 
 
@@ -649,6 +654,13 @@ def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
         if (again := int((times > 1).sum())) == 0:
             continue
         person = "[contribution] person"
+        if mechanism.kind == "counts":
+            yield (
+                f"{again:,} of {several(len(times), 'value')} of the identifier {attribute.name!r} occur more than "
+                f"once, up to {int(times.max()):,} times. Epsilon is for one row: whoever has several is protected "
+                "less. Merge rows of the same person before you publish, if that is not what you promise."
+            )
+            continue
         if not mechanism.counts_persons:  # all mechanisms are loaded only now
             able = [name for name, kind in MECHANISMS.items() if kind.counts_persons and not kind.counts_trips]
             person += f", which needs {' or '.join(able)}"
@@ -663,7 +675,7 @@ def _identifier_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
 def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[str], *, force: bool) -> None:
     """Check, before any budget is spent, that every file can be written."""
     # Each line is in CSV, in Parquet and in the key; noise may give a line to each type of trip.
-    lines = len(data) if data.schema.trip is None else data.schema.universe(data.period).num_cells
+    lines = len(data) if mechanism.kind != "counts" else data.schema.universe(data.period).num_cells
     cells = min(lines, max(len(data), _MAX_LINES)) * (len(data.schema.attributes) + 1)
     check_output(out, force=force, num_bytes=_CELL_BYTES * cells + _FIXED_BYTES)
     for path in (unplanned_path(out), *([pool_path(out, data)] if mechanism.pools else [])):

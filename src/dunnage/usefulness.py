@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Usefulness: how far off a table of counts will be at each level, predicted from public facts alone.
 
-Trips of the public shape of a policy are generated, as many as the policy expects. The mechanism runs on them, and its
-final table (after projection, thresholds and rounding) is compared with them at each level. An empty table misses every
-trip, so its error is all trips at every level: a level whose error is close to that is noise. No private row is used,
-so that a refusal reveals nothing.
+Trips (or other records) of the public shape of a policy are generated, as many as it expects. The mechanism runs on
+them, and its final table (after projection, thresholds and rounding) is compared with them at each level. An empty
+table misses every trip, so its error is all trips at every level: a level whose error is close to that is noise. No
+private row is used, so that a refusal reveals nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from dunnage.mechanisms.counts import (
     DrawnCounts,
     Feature,
     FeatureColumns,
+    FeatureMechanism,
     feature_name,
     true_counts,
 )
@@ -34,12 +35,13 @@ from dunnage.mechanisms.fitted_counts import FittedCounts
 from dunnage.model.certificate import GOOD_ERROR, ExpectedError, LevelError
 from dunnage.model.domains import Windows
 from dunnage.model.policy import Policy
+from dunnage.model.schema import Role, Schema
 from dunnage.model.trips import SLOT_COLUMNS, Level, Universe
 from dunnage.noise.source import Noise
 from dunnage.release.kinds.counts import level_words
-from dunnage.samples.shape import like, window_shares
+from dunnage.samples.shape import like, like_categories, window_shares
 from dunnage.tables.dataset import Dataset
-from dunnage.text import large_percent, several
+from dunnage.text import large_percent, plural, several
 
 SEED = 19  # public facts decide, so the same policy always gets the same verdict
 MIN_DRAWS, MAX_DRAWS, DRAWN_TRIPS = 3, 12, 30_000
@@ -55,11 +57,16 @@ EPSILONS = (2, 4, 8)  # by how much epsilon could grow
 MAX_EPSILON = 10
 NUM_ZONES = (20, 10, 5)  # how many zones a city without any could have
 MAX_MARGIN_CELLS = 1 << 18  # estimates of more cells would take many seconds
-UNCHECKED = (
-    "nobody checked whether these counts will be useful, because the policy does not say how many trips to expect. "
-    "Write the number that you expect in one release, from public knowledge and not from this file, into the policy: "
-    "[expect] and, below it, trips = 30000. dunnage publish --dry-run then predicts the error at each level."
-)
+
+
+def unchecked(schema: Schema) -> str:
+    key = "trips = 30000" if schema.trip is not None else "records = 5000"
+    return (
+        f"nobody checked whether these counts will be useful, because the policy does not say how many "
+        f"{key.partition(' ')[0]} to expect. Write the number that you expect in one release, from public knowledge "
+        f"and not from this file, into the policy: [expect] and, below it, {key}. dunnage publish --dry-run then "
+        "predicts the error at each level."
+    )
 
 
 class BoundError(NamedTuple):
@@ -86,22 +93,31 @@ class Usefulness:
 
     @property
     def changes(self) -> list[str]:
-        return [f"- {remedy.change}: {level_words(remedy.level)}" for remedy in self.remedies]
+        return [f"- {remedy.change}: {self._words(remedy.level)}" for remedy in self.remedies]
+
+    def _words(self, level: LevelError) -> str:
+        return level_words(level, self.expected.noun)
 
     @property
     def message(self) -> str:
         """Say that the counts are noise, which of their sums are not, and what would help."""
         released, *coarser = self.expected.levels
+        units = plural(self.expected.noun)
         compared = "further from the truth than" if released.error > 1 else "hardly better than"
         lines = [
-            f"these counts would be noise. With {several(self.expected.trips, 'expected trip')}, the errors of "
-            f"{released.level} add up to {large_percent(released.error)} of all trips: {compared} an empty table, with "
-            "100 %."
+            f"these counts would be noise. With {several(self.expected.trips, f'expected {self.expected.noun}')}, the "
+            f"errors of {released.level} add up to {large_percent(released.error)} of all {units}: {compared} an "
+            "empty table, with 100 %."
         ]
         if useful := [item for item in coarser if item.error <= REMEDY_ERROR]:
-            lines.append(f"Only sums of these counts would be useful: {'; '.join(map(level_words, useful))}.")
+            lines.append(f"Only sums of these counts would be useful: {'; '.join(map(self._words, useful))}.")
         if self.remedies:
             lines += ["With any one of these lines, the counts are better than noise:", *self.changes]
+        elif self.expected.unit is not None:
+            lines.append(
+                f"Leaving out columns, {LONGER[-1]} times as many {units} and epsilon {EPSILONS[-1]} times as large do "
+                "not help, not even together. Use coarser labels, or do not publish these counts."
+            )
         else:
             lines.append(
                 f"Zones, longer windows, {LONGER[-1]} times as many trips and epsilon {EPSILONS[-1]} times as large do "
@@ -138,13 +154,14 @@ def predict_usefulness(
     progress: Progress | None = None,
 ) -> Usefulness | None:
     """Predict the error of a table of counts; None if the policy does not say how many trips to expect."""
-    if policy.expect.trips is None or not isinstance(mechanism, CountsMechanism):
+    if (size := policy.expect.size) is None or not isinstance(mechanism, CountsMechanism):
         return None
     tell = progress or (lambda stage: None)
     tell("predicting how useful the counts will be")
     trial = Trial(policy, mechanism, period)
-    part = Part.of(policy, period, policy.expect.trips)
-    expected = ExpectedError(trips=policy.expect.trips, levels=part.errors(trial, MAX_DRAWS), hours=part.hours)
+    part = Part.of(policy, period, size)
+    unit = {} if policy.schema.trip is not None else {"unit": policy.schema.protects}
+    expected = ExpectedError(trips=size, levels=part.errors(trial, MAX_DRAWS), hours=part.hours, **unit)
     tried: tuple[BoundError, ...] = ()
     if bounds and policy.schema.contribution is not None and policy.expect.riders is not None:
         tell("trying bounds on the trips of a rider")
@@ -185,6 +202,9 @@ class Part(NamedTuple):
 
     @classmethod
     def of(cls, policy: Policy, period: str | None, size: int) -> Part:
+        if policy.schema.trip is None:
+            records = like_categories(policy, THINNING * min(size, MAX_WINDOW_TRIPS), SEED, period)
+            return cls(records, np.arange(len(records)) % THINNING == 0, None)
         whole, hours = policy.schema.universe(period, level="stop"), None
         shares, time = window_shares(whole), policy.schema.time
         num = len(shares)
@@ -208,14 +228,20 @@ class Part(NamedTuple):
 
         There are fewer runs where the mean error of what is released is sure to be above the largest.
         """
-        time = trial.policy.schema.time
-        if self.hours is not None:
-            time = replace(time, lower=self.hours[0], upper=self.hours[1])
-        trips, whole = self.trips.under(_with_time(trial.policy, time)), trial.policy.schema.universe(self.trips.period)
+        policy, whole = trial.policy, trial.policy.schema.universe(self.trips.period)
+        if whole.of_trips:
+            time = policy.schema.time
+            if self.hours is not None:
+                time = replace(time, lower=self.hours[0], upper=self.hours[1])
+            policy = _with_time(policy, time)
+        trips = self.trips.under(policy)
         truth, prepared = true_counts(trips, rows=self.rows), trial.mechanism.prepare(trips)
         num_draws = min(max_draws, max(MIN_DRAWS, DRAWN_TRIPS // max(1, truth.num_trips)))
         asked = trial.mechanism.levels(trial.policy.schema)
         others = {name: columns for name, columns in levels_of(whole).items() if columns not in asked.values()}
+        if not whole.of_trips and isinstance(trial.mechanism, FeatureMechanism):  # what is measured is looked at, too
+            measured = (query.columns for query in trial.mechanism.queries(trial.policy.schema))
+            others |= {feature_name(columns): columns for columns in measured if columns}
         if (
             self.hours is not None
         ):  # sums over all hours also have the errors of quiet hours, where most cells are empty
@@ -228,7 +254,7 @@ class Part(NamedTuple):
             table = trial.mechanism.draw_table(trips, prepared, noise, self.rows)
             own = level_errors(truth, table, levels.values())
             by_zone = feature_name(whole.ends_at("zone"))
-            if not any(by_zone in item.feature for item in table.figures.get("features", ())):
+            if whole.of_trips and not any(by_zone in item.feature for item in table.figures.get("features", ())):
                 skewed = replace(truth, universe=_busy_together(truth))  # the sums by zone are not measured
                 own = np.maximum(own, level_errors(skewed, table, levels.values())).tolist()
             errors.append(own)
@@ -257,6 +283,9 @@ def _busy_together(truth: Counted) -> Universe:
 
 def levels_of(universe: Universe) -> dict[str, FeatureColumns]:
     """Return the sums that people look at, the released types first, by name, with the columns that define them."""
+    if not universe.of_trips:
+        each = (universe.columns, *((name,) for name in universe.columns), ())
+        return {feature_name(columns): columns for columns in each}
     slots = tuple(name for name in SLOT_COLUMNS if len(universe.labels(name)) > 1)
     levels = dict[str, FeatureColumns]()
     zoned = universe.city is not None and universe.city.zones is not None
@@ -305,8 +334,7 @@ def _remedies(trial: Trial, part: Part, largest: float) -> Iterator[Remedy]:
 
     def remedy(changed: Trial) -> Remedy | None:
         if changed.longer not in parts:
-            assert changed.policy.expect.trips is not None
-            num_trips = changed.policy.expect.trips * changed.longer
+            num_trips = (changed.policy.expect.size or 0) * changed.longer
             parts[changed.longer] = Part.of(trial.policy, changed.period, num_trips)
         try:
             predicted = parts[changed.longer].errors(changed, largest=largest)
@@ -315,13 +343,15 @@ def _remedies(trial: Trial, part: Part, largest: float) -> Iterator[Remedy]:
         # None: a single window for the whole day cannot be predicted from busy hours.
         return Remedy(changed.change, predicted[0]) if predicted and predicted[0].error <= largest else None
 
-    none = True
-    for changes in (_zones, _windows, _methods, _longer, _epsilons_and_methods):
+    none, of_trips = True, trial.policy.schema.trip is not None
+    one_change = (_zones, _windows, _methods, _longer, _epsilons_and_methods)
+    for changes in one_change if of_trips else (_columns, _cells, _longer, _epsilons):
         if one := next(filter(None, map(remedy, changes(trial))), None):
             none = False
             yield one
     changed = trial
-    for changes in (_zones, _windows, _longer, _epsilons) if none else ():
+    several_changes = (_zones, _windows, _longer, _epsilons) if of_trips else (_columns, _longer, _epsilons)
+    for changes in several_changes if none else ():
         *_, changed = (changed, *changes(changed))  # the last one changes most
         if one := remedy(changed):
             yield one
@@ -343,6 +373,28 @@ def _zones(trial: Trial) -> Iterator[Trial]:
             coarser = replace(trial.policy, schema=replace(schema, trip=trip, city=zoned))
             column = f"a column zone in the file of stops, with {num} zones for example"
             yield trial.changed(f"{written} and {column}", policy=coarser)
+
+
+def _columns(trial: Trial) -> Iterator[Trial]:
+    """Leave out the columns with most labels, one after the other."""
+    universe = trial.policy.schema.universe()
+    names = sorted(universe.columns, key=lambda name: -len(universe.labels(name)))
+    for num in range(1, len(names)):
+        left_out = names[:num]
+        attributes = tuple(
+            replace(item, role=Role.DROP) if item.name in left_out else item for item in trial.policy.schema
+        )
+        fewer = replace(trial.policy, schema=replace(trial.policy.schema, attributes=attributes))
+        yield trial.changed(f'role = "drop" for {" and ".join(left_out)}', policy=fewer)
+
+
+def _cells(trial: Trial) -> Iterator[Trial]:
+    """Spend more of epsilon on single counts."""
+    method, change = trial.mechanism, 'budget_shares = "cells" in [mechanism]'
+    if not isinstance(method, ConstrainedCounts):
+        method = ConstrainedCounts(epsilon=method.epsilon)
+        change = f'name = "{method.name}" and {change}'
+    yield trial.changed(change, mechanism=method.model_copy(update={"budget_shares": "cells"}))
 
 
 def _windows(trial: Trial) -> Iterator[Trial]:
@@ -368,10 +420,11 @@ def _methods(trial: Trial) -> Iterator[Trial]:
 
 
 def _longer(trial: Trial) -> Iterator[Trial]:
-    if trial.policy.schema.time.day != "date":  # otherwise each date has counts of its own
+    schema = trial.policy.schema
+    if schema.trip is None or schema.time.day != "date":  # otherwise each date has counts of its own
         for times in LONGER:
-            trips = times * (trial.policy.expect.trips or 0)
-            yield trial.changed(f"a period {times} times as long, with {trips:,} trips in one release", longer=times)
+            trips = several(times * (trial.policy.expect.size or 0), schema.universe(trial.period).unit)
+            yield trial.changed(f"a period {times} times as long, with {trips} in one release", longer=times)
 
 
 def _epsilons(trial: Trial) -> Iterator[Trial]:

@@ -388,6 +388,8 @@ def _schema_of(certificate: Certificate) -> Schema:
                 Attribute(name=item.name, role=Role.QUASI_IDENTIFIER, domain=domain_from(item.domain or {}))
                 for item in certificate.attributes
             ]
+            if not certificate.counts_trips:
+                return Schema(attributes=tuple(attributes), protects=certificate.guarantee.protects)
             by_name = {item.name: item for item in attributes}
             time = by_name["window"].domain if "window" in by_name else None
             # Days that follow from the calendar are not a column of their own.

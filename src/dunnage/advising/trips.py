@@ -35,8 +35,8 @@ from dunnage.mechanisms.counts import (
     Feature,
     HierarchicalCounts,
     NoisyCounts,
+    record_cells,
     sensitivity,
-    trip_cells,
     true_counts,
 )
 from dunnage.mechanisms.fitted_counts import FittedCounts
@@ -118,7 +118,7 @@ def narrow_trips(data: Dataset, policy: Policy) -> Dataset:
     universe, narrow = (schema.universe(data.period, level="stop") for schema in (data.schema, policy.schema))
     trip = data.schema.trip
     assert trip is not None
-    cells = trip_cells(data, universe)
+    cells = record_cells(data, universe)
     riders = np.arange(len(cells)) if data.persons is None else data.persons
     if trip.count is not None:
         counts = data.numbers(trip.count).astype(np.int64)

@@ -17,6 +17,7 @@ at most as much.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -40,7 +41,7 @@ from dunnage.mechanisms.counts import (
     FeatureColumns,
     feature_name,
     read_features,
-    trip_cells,
+    record_cells,
     true_counts,
 )
 from dunnage.model.certificate import FeatureNoise
@@ -51,9 +52,9 @@ from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.source import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.release.kinds import CELLS
+from dunnage.release.kinds import CELLS, DROPPED
 from dunnage.tables.dataset import Dataset
-from dunnage.text import large_percent, number_text, percent
+from dunnage.text import large_percent, number_text, percent, plural
 from dunnage.verification import check_release, mechanism_of
 
 RIDER_TRIPS = 10  # Trips of the attacked rider where only single trips are protected
@@ -393,10 +394,28 @@ class CountsTruth:
     def features(self) -> Iterator[FeatureColumns]:
         """The features to compare besides the total: those that were measured, then those of the paper."""
         measured = [columns_of(item.name) for item in self.view.noisy if item.name != CELLS]
-        named = [columns for name in NAMED for columns in read_features(name, days=self.data.schema.tells_days)]
+        named: list[FeatureColumns] = [(name,) for name in self.universe.columns]
+        if self.universe.of_trips:
+            named = [columns for name in NAMED for columns in read_features(name, days=self.data.schema.tells_days)]
         for columns in dict.fromkeys([*measured, *named]):
             if columns and set(columns) <= set(self.universe.columns):
                 yield columns
+
+
+_OF_RECORDS = (
+    ("where nobody else travelled", "of a type that nobody else has"),
+    ("nobody travelled", "nobody has"),
+    ("made the same trip", "have the same labels"),
+)
+
+
+def in_units(text: str, unit: str) -> str:
+    """Write what is said of trips and riders for other records, and for persons with several of them."""
+    for trips, records in _OF_RECORDS:
+        text = text.replace(trips, records)
+    of = {"trip": unit, "trips": plural(unit), "rider": "person", "riders": "persons"}
+    of |= {word.capitalize(): own.capitalize() for word, own in of.items()}
+    return re.sub(r"\b[Tt]rips?\b|\b[Rr]iders?\b", lambda found: of[found[0]], text)
 
 
 def columns_of(name: str) -> FeatureColumns:
@@ -497,7 +516,8 @@ def _riders(view: CountsView) -> Iterator[KeyFigure]:
     together = ("together", trips_together, trips, "rider together")
     apart = ("apart", trips_apart, trips, "rider apart")
     one = ("all but one known", trips_together, 1, "rider, one trip")
-    bound, protect = ("", "") if rider else (words("no bound on trips"), words("protect riders"))
+    bound = "" if rider else words("no bound on trips")
+    protect = words("protect riders") if view.universe.of_trips and not rider else ""
     for how, tested, num, who in (apart, one) if rider else (together, apart):
         test = tested(view.answers, num)
         facts = {"trips": trips, "how": how, "who": words(who, trips=trips), "bound": bound, "protect": protect}
@@ -612,7 +632,7 @@ def _on_this_release(truth: CountsTruth) -> tuple[list[KeyFigure], list[str]]:
     view = truth.view
     if not view.cells_alone or view.floating or not truth.true.any():
         return [], []
-    dropped = truth.key.facts.get("trips_dropped", 0) if truth.key is not None else None
+    dropped = truth.key.facts.get(DROPPED, 0) if truth.key is not None else None
     corrected = view.release.certificate.counts.correction is not None
     if view.protects == RIDER and (dropped != 0 or corrected):
         return [], [words("trips left out")]
@@ -647,12 +667,12 @@ def at_risk(truth: CountsTruth) -> tuple[list[TripAtRisk] | list[RiderAtRisk], s
         return [], words("nobody: floating", record=view.protects)
     if view.protects == RIDER:
         return _riders_at_risk(truth)
-    if not view.cells_alone or truth.data.schema.trip is None or not true.any():
+    if not view.cells_alone or not true.any():
         return [], words("nobody: many sums", record=view.protects, odds=view.odds)
     # The trips that this very release reveals most about; of equal ones the rarest types come first.
     ratios = released_ratios(view.answers[0].law, released, true - 1, view.threshold)
     suspicion = np.where(true > 0, posterior(ratios), 0.0)
-    cells = trip_cells(truth.data, truth.universe)
+    cells = record_cells(truth.data, truth.universe)
     place = np.minimum(np.searchsorted(truth.cells, cells), len(truth.cells) - 1)
     made = (truth.cells[place] == cells) & (true[place] > 0)  # a line may count no trip
     rows, place = np.flatnonzero(made), place[made]
@@ -671,7 +691,7 @@ def _riders_at_risk(truth: CountsTruth) -> tuple[list[RiderAtRisk], str]:
     persons, view = truth.data.persons, truth.view
     if persons is None:
         return [], words("nobody: no person")
-    cells = trip_cells(truth.data, truth.universe)
+    cells = record_cells(truth.data, truth.universe)
     chances: dict[tuple[tuple[int, ...], ...], float] = {}
     listed = []
     try:

@@ -525,6 +525,17 @@ class Draft:
         if self.external and self.shuttles is not None:
             self.notes.append(words("fleet planned", num=self.shuttles.objective))
         self._add_lacks(COUNTS)
+        if not view.universe.of_trips:
+            self._say_of_records(view.protects)
+
+    def _say_of_records(self, unit: str) -> None:
+        """Say of records what the table of findings says of trips."""
+        self.statistic = "categories"
+        for at, item in enumerate(self.findings):  # names stay: they are the same for every table
+            texts = {name: counts.in_units(getattr(item, name), unit) for name in ("sentence", "unit", "remedy")}
+            self.findings[at] = item.model_copy(update=texts)
+        self.notes = [counts.in_units(note, unit) for note in self.notes]
+        self.risk_says = counts.in_units(self.risk_says, unit)
 
     def _add_classes(self, view: ClassesView) -> None:
         data, key, self.statistic = self.data, self.key, view.statistic
@@ -602,7 +613,8 @@ class Draft:
 def refuse_other_policy(release: Release, data: Dataset) -> None:
     """Refuse data read under a policy with other public facts than the release."""
     stated = {name: item.plain() for name, item in release.attributes.items()}
-    read = {str(item["name"]): dict(item) for item in data.schema.describe()}
+    described = data.schema.universe().describe() if release.kind == COUNTS else data.schema.describe()
+    read = {str(item["name"]): dict(item) for item in described}
     differ = []
     for name in {**stated, **read}:
         if name not in stated or name not in read:
@@ -620,9 +632,14 @@ def refuse_other_policy(release: Release, data: Dataset) -> None:
 
 def refuse_other_universe(view: CountsView, data: Dataset) -> None:
     """Refuse data read under a policy that counts trips of other types than the release, naming what differs."""
-    if data.schema.trip is None:
-        raise ReleaseError("the policy does not define a trip. Give the policy that the counts were made under.")
-    stated, read = view.universe, data.schema.universe(data.period)
+    stated = view.universe
+    if not stated.of_trips and data.schema.trip is None:
+        refuse_other_policy(view.release, data)
+        return
+    if data.schema.trip is None or not stated.of_trips:
+        what = "does not define a trip" if stated.of_trips else "defines a trip"
+        raise ReleaseError(f"the policy {what}. Give the policy that the counts were made under.")
+    read = data.schema.universe(data.period)
     pairs = {"stops": (stated.stops, read.stops), "windows": (stated.windows, read.windows)}
     if stated.level != read.level:
         pairs["stops"] = ((stated.level,), (read.level,))

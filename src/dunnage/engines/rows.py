@@ -409,6 +409,8 @@ def check_elsewhere(opened: Callable[[], Rows], policy: Policy, period: str | No
         raise ParameterError(
             f"{mechanism.name} needs all rows in memory with this policy. Leave the engine out: they must fit."
         )
+    if mechanism.kind == "counts" and policy.schema.trip is None:
+        raise ParameterError("a table of categories is counted in memory. Leave the engine out.")
     if policy.schema.together is not None:
         raise ParameterError("together merges rows, which needs all of them in memory. Leave the engine out.")
     rows = opened()

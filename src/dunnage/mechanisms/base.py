@@ -102,6 +102,7 @@ class Mechanism(Model, abc.ABC):
     proof: ClassVar[tuple[str, ...]] = ()  # sections of docs/proofs that prove the guarantee
     counts_persons: ClassVar[bool] = False  # whether it can distinguish persons
     counts_trips: ClassVar[bool] = False  # whether rows are trips
+    counts_categories: ClassVar[bool] = False  # whether it also counts other rows, by their labels
     fast: ClassVar[bool] = False  # whether it releases many thousand records in seconds
     apart: ClassVar[bool] = False  # whether it handles each combination of public values separately
     seeded: ClassVar[str] = "the noise came from a seed that others may know"  # why seeded noise voids it

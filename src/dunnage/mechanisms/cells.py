@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import IntArray
-from dunnage.mechanisms.counts import MAX_TRIPS, BoundedSums, Counted, keep_few, trip_cells, true_counts
+from dunnage.mechanisms.counts import MAX_TRIPS, BoundedSums, Counted, keep_few, record_cells, true_counts
 from dunnage.model.schema import Contribution
 from dunnage.noise.priorities import digests
 from dunnage.tables.columns import Private
@@ -109,7 +109,7 @@ class RiderTrips(Private):
                 encoded.indices.to_numpy(zero_copy_only=False)
             ]
         trips["row"], trips["day"] = dataset.source_rows, dataset.service_dates
-        trips["cell"] = trip_cells(dataset, dataset.schema.universe(self.period))
+        trips["cell"] = record_cells(dataset, dataset.schema.universe(self.period))
         bucket = (trips["rider"][:, 0] >> np.uint64(56)).astype(np.uint8)  # of bytes, numpy makes a radix sort
         order, ends = np.argsort(bucket, kind="stable"), np.cumsum(np.bincount(bucket, minlength=_NUM_BUCKETS))
         for number, (start, end) in enumerate(zip((0, *ends), ends, strict=False)):

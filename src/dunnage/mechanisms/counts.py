@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of trips: features, shares of epsilon, and three mechanisms that release noisy counts.
+"""Counts of trips or other records: features, shares of epsilon, and three mechanisms that release noisy counts.
 
 Every public column is a function of the pair (origin, destination) or of the slot (day, window), so every feature is a
 product: a class of pairs and a class of slots. Cells in the same group of every feature form a *join group*, and all
-features together only say which join group a cell is in. The proofs are in ``docs/proofs/noisy-counts.md`` and
+features together only say which join group a cell is in. In a table of categories all columns are functions of the
+"pair", a tuple of labels. The proofs are in ``docs/proofs/noisy-counts.md`` and
 ``docs/proofs/constrained-counts.md``.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import hmac
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,6 +59,7 @@ from dunnage.mechanisms.base import (
     label_codes,
     plain_pairs,
 )
+from dunnage.model.categories import Categories
 from dunnage.model.certificate import (
     Correction,
     CountMeasures,
@@ -69,6 +72,7 @@ from dunnage.model.city import City
 from dunnage.model.guarantees import (
     BOUNDED_CONTRIBUTION,
     CHECKED_FILE,
+    EPSILON_PER_RECORD,
     EPSILON_PER_TRIP,
     KEYED_CHOICE,
     PUBLIC_DOMAIN,
@@ -87,7 +91,7 @@ from dunnage.model.trips import (
     PAIR_COLUMNS,
     Grouping,
     Level,
-    PairClasses,
+    ProductClasses,
     Universe,
     is_nested,
     known_columns,
@@ -95,9 +99,9 @@ from dunnage.model.trips import (
 from dunnage.noise import arrays as noise_arrays
 from dunnage.noise.priorities import KEY_BYTES, priorities
 from dunnage.noise.source import Noise
-from dunnage.release.kinds import CELLS, require, same
+from dunnage.release.kinds import CELLS, DROPPED, require, same
 from dunnage.tables.columns import Private
-from dunnage.text import number_text, several
+from dunnage.text import number_text, plural, several
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -135,7 +139,7 @@ def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level
     if dataset.elsewhere and level in (None, dataset.schema.level):  # they were counted where they live
         cells, weights = dataset.folded
     else:
-        cells = trip_cells(dataset, universe)
+        cells = record_cells(dataset, universe)
         if trip is not None and trip.count is not None:  # a row stands for several trips
             weights = dataset.numbers(trip.count)  # the dataset has checked that they are whole
     if rows is not None:
@@ -155,9 +159,12 @@ def true_counts(dataset: Dataset, *, rows: BoolArray | None = None, level: Level
     return Counted(universe=universe, cells=occupied, counts=counts)
 
 
-def trip_cells(dataset: Dataset, universe: Universe) -> IntArray:
-    trip, time = dataset.schema.trip, dataset.schema.time
-    assert trip is not None  # otherwise the schema has no time
+def record_cells(dataset: Dataset, universe: Universe) -> IntArray:
+    """Return the cell of each trip or, in a table of categories, of each record."""
+    if (trip := dataset.schema.trip) is None:
+        assert isinstance(universe, Categories)
+        return universe.cells_of({name: label_codes(dataset, name, own) for name, own in universe.domains.items()})
+    time = dataset.schema.time
     slots = time.slots(dataset.column(trip.time).to_numpy(zero_copy_only=False), dataset.period)
     if trip.day is not None:
         slots += label_codes(dataset, trip.day) * len(universe.windows)
@@ -193,7 +200,7 @@ def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
     bound, riders, groups = dataset.schema.contribution, dataset.persons, dataset.trip_groups
     if bound is None or riders is None or groups is None:
         raise ParameterError("the policy does not limit the trips of a rider. Add [contribution] max.")
-    cells = None if bound.per_cell is None else trip_cells(dataset, dataset.schema.universe(dataset.period))
+    cells = None if bound.per_cell is None else record_cells(dataset, dataset.schema.universe(dataset.period))
     return keep_few(noise.draw_bytes(KEY_BYTES), bound, dataset.source_rows, riders, groups, cells)
 
 
@@ -236,11 +243,16 @@ NAMED = {
     **{f"O{name}": columns for name, columns in _FLAT.items()},
     **{f"H{name}": columns for name, columns in _NESTED.items()},
 }
+DEFAULT_FEATURES = "O5"
 FeatureColumns = tuple[str, ...]
 
 
 def read_features(
-    given: object, *, days: bool, ends: FeatureColumns = END_COLUMNS["stop"]
+    given: object,
+    *,
+    days: bool,
+    ends: FeatureColumns = END_COLUMNS["stop"],
+    known: FeatureColumns | None = COLUMNS,  # None if the columns are not known yet
 ) -> tuple[FeatureColumns, ...]:
     """Read features by name or as lists; a name leaves out what only stops or pairs of them have, and the cells."""
     if isinstance(given, str):
@@ -263,11 +275,12 @@ def read_features(
                 f'each feature must be a list of columns, such as ["mode", "window"]. Got {shown(item)}. Add brackets.'
             )
         columns = tuple(item)
-        unknown = [name for name in columns if name not in COLUMNS]
+        unknown = [name for name in columns if not isinstance(name, str) or (known is not None and name not in known)]
         if unknown or len(set(columns)) < len(columns):
             what = f"Got {shown(unknown[0])}." if unknown else "One column appears twice."
-            raise ParameterError(f"a feature may use each of the columns {', '.join(COLUMNS)} once. {what}")
-        features.append(_ordered(columns))
+            names = "" if known is None else f" {', '.join(known)}"
+            raise ParameterError(f"a feature may use each of the columns{names} once. {what}")
+        features.append(_ordered(columns, known or COLUMNS))
     if len(set(features)) < len(features):
         raise ParameterError("features must all be different. One appears twice. Remove it.")
     return tuple(features)
@@ -281,26 +294,44 @@ def nested(features: Sequence[FeatureColumns]) -> tuple[FeatureColumns, ...]:
     return tuple(dict.fromkeys(grown))
 
 
-def _ordered(columns: Iterable[str]) -> FeatureColumns:
-    given = set(columns)
-    return tuple(name for name in COLUMNS if name in given)
+def _ordered(columns: Iterable[str], known: FeatureColumns = COLUMNS) -> FeatureColumns:
+    place = {name: at for at, name in enumerate(known)}
+    return tuple(sorted(dict.fromkeys(columns), key=lambda name: place.get(name, len(place))))
+
+
+def features_of(given: object, schema: Schema) -> tuple[FeatureColumns, ...]:
+    """Return the features for a schema. In a table of categories, the default is the total and each column alone."""
+    if schema.trip is not None:
+        return read_features(given, days=schema.tells_days, ends=schema.ends)
+    columns = schema.universe().columns
+    if given == DEFAULT_FEATURES:
+        return ((), *((name,) for name in columns))
+    if isinstance(given, str):
+        example = json.dumps([columns[0]])
+        raise ParameterError(f"{given} names features of trips. List features of columns, such as [[], {example}].")
+    return read_features(given, days=False, known=columns)
+
+
+_JOINED = " x "
 
 
 def feature_name(columns: FeatureColumns) -> str:
-    return " x ".join(columns) if columns else "total"
+    return _JOINED.join(columns) if columns else "total"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Feature:
     columns: FeatureColumns  # the public columns that define it; none for the total
     # Its classes of pairs and of slots: group `slot class * pair classes + pair class` has the cells in both.
-    pairs: PairClasses
+    pairs: ProductClasses
     slots: Grouping
 
     @classmethod
     def of(cls, universe: Universe, columns: FeatureColumns) -> Feature:
         absent = [name for name in columns if name not in universe.columns]
         if absent:
+            if not universe.of_trips:
+                raise ParameterError(f"the feature {feature_name(columns)} has columns that are not counted.")
             source = {
                 "mode": "the mode of each pair. Add [city] modes",
                 "day": 'days. Add day (for example day = "weekday") to the attribute that contains the time',
@@ -348,16 +379,14 @@ class Layout:
 
     universe: Universe  # the universe of the cells
     # Join classes: join group `slot class * pair classes + pair class` has the cells in both, by slot, then pair.
-    pairs: PairClasses
+    pairs: ProductClasses
     slots: Grouping
 
     @classmethod
     def of(cls, universe: Universe, features: Sequence[Feature]) -> Layout:
         return cls(
             universe=universe,
-            pairs=PairClasses.joined(
-                [feature.pairs for feature in features], len(universe.stops), universe.num_destinations
-            ),
+            pairs=ProductClasses.joined([feature.pairs for feature in features], universe.axes),
             slots=Grouping.joined([feature.slots for feature in features], universe.num_slots),
         )
 
@@ -521,18 +550,15 @@ class CountsMechanism(Mechanism):
         """How noise is sampled."""
 
     def promise(self, schema: Schema) -> Promise:
-        """State the guarantee of noisy counts of trips; refuse a schema without trips."""
+        """State the guarantee of noisy counts of trips or records; refuse a schema without either."""
         if schema.trip is None:
-            raise ParameterError(
-                f"{self.name} counts trips, but the policy has no [trip]. Name the columns of origin, destination (if "
-                "it is known) and time there, or choose another mechanism."
-            )
+            return self._promise_of_records(schema)
         if schema.protects not in (TRIP, RIDER):
             raise ParameterError(
                 f"{self.name} protects one trip or one rider. Got protects = {schema.protects!r}. "
                 'Write "trip" or "rider".'
             )
-        epsilon, unit = self.epsilon, BOUNDED_CONTRIBUTION if schema.protects == RIDER else EPSILON_PER_TRIP
+        unit = BOUNDED_CONTRIBUTION if schema.protects == RIDER else EPSILON_PER_TRIP
         exceptions = [attribute.exception for attribute in schema if attribute.exception]
         chosen = (KEYED_CHOICE,) if schema.contribution is not None else ()
         return Promise(
@@ -542,10 +568,50 @@ class CountsMechanism(Mechanism):
             assumptions=(PUBLIC_DOMAIN, CHECKED_FILE, PUBLIC_FEATURES, unit, *chosen, SYSTEM_ENTROPY),
             in_clear=(f"the universe of trip types: {schema.level}s, windows and days", *exceptions),
             numerics=self.form.numerics,
-            claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if self.form.why else "",
+            claim=self._claim(schema),
             why=self.form.why,
             notes=(*self.notes(), *([_CORRECTION_NOTE] if self.correction_epsilon(schema) else [])),
         )
+
+    def _promise_of_records(self, schema: Schema) -> Promise:
+        if not self.counts_categories:
+            raise ParameterError(
+                f"{self.name} counts trips, but the policy has no [trip]. Name the columns of origin, destination (if "
+                "it is known) and time there, or choose another mechanism."
+            )
+        universe = schema.universe()
+        for name in universe.columns:
+            if name in (CELLS, feature_name(())) or _JOINED in name:
+                raise ParameterError(f"a table of counts cannot have a column {name!r}: sums are called so. Rename it.")
+        if universe.num_cells > MAX_DENSE_CELLS:
+            raise ParameterError(
+                f"a table of counts has at most {MAX_DENSE_CELLS:,} combinations of labels. Got "
+                f"{universe.num_cells:,}. Leave out a column, or use coarser labels."
+            )
+        if schema.protects == RIDER or schema.person is not None:
+            raise ParameterError(
+                f"a table of counts protects one record, however many somebody has. Write protects = {TRIP!r}, for "
+                "example, and leave [contribution] out."
+            )
+        if schema.together is not None:
+            raise ParameterError("records are counted row by row, so together has no meaning. Leave it out.")
+        return Promise(
+            guarantee=self.guarantee(schema),
+            basis=self.form.basis,
+            mechanism=self.describe(),
+            assumptions=(PUBLIC_DOMAIN, CHECKED_FILE, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+            in_clear=(
+                f"all combinations of labels of {', '.join(universe.columns)}, whether or not they occur",
+                *[attribute.exception for attribute in schema if attribute.exception],
+            ),
+            numerics=self.form.numerics.replace("trips", plural(schema.protects)),
+            claim=self._claim(schema),
+            why=self.form.why,
+            notes=self.notes(),
+        )
+
+    def _claim(self, schema: Schema) -> str:
+        return f"{decimal_text(self.epsilon)}-differential privacy for one {schema.protects}" if self.form.why else ""
 
     def guarantee(self, schema: Schema) -> PureDP | ConcentratedDP:
         return PureDP(epsilon=self.epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE)
@@ -657,7 +723,7 @@ class CountsMechanism(Mechanism):
 
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Outcome:
         noisy, universe = self.draw_table(dataset, prepared, noise), dataset.schema.universe(dataset.period)
-        # data : one line per cell with trips, by day, window, origin, destination
+        # data : one line per cell with trips, by day, window, origin, destination (or by all columns in order)
         columns: dict[str, object] = {
             name: pa.array(universe.labels(name), pa.string()).take(pa.array(universe.column_codes(name, noisy.cells)))
             for name in universe.cell_columns
@@ -670,12 +736,12 @@ class CountsMechanism(Mechanism):
             **noisy.figures,
         )
         # Nothing leads from counts back to rows, but the key still proves which dataset they come from.
-        facts = {"trips_dropped": noisy.num_dropped}
+        facts = {DROPPED: noisy.num_dropped}
         return Outcome(data=pa.table({**columns, "count": noisy.counts}), measures=measures, facts=facts)
 
 
 def _kept_features(given: object) -> str | tuple[FeatureColumns, ...]:
-    features = read_features(given, days=False)
+    features = read_features(given, days=False, known=None)
     return given if isinstance(given, str) else features
 
 
@@ -716,6 +782,12 @@ class FeatureMechanism(CountsMechanism):
             due = {**fixed, part_name: plain(part), "scale": scale, "law": law}
             wrong = f"certificate.json: the noise on {item.feature} does not follow from its epsilon"
             require(same(due, item.plain()), wrong)
+        if not release.universe.of_trips:
+            for query, item in zip(queries, features, strict=True):
+                columns = release.universe.columns if query.columns is None else query.columns
+                own = math.prod(len(release.universe.labels(name)) for name in columns)
+                require(item.groups == own, f"certificate.json: {item.feature} has the wrong number of groups")
+            return {"features"}
         # Check the number of groups of each feature, as far as this is possible without zones and modes.
         universe, all_pairs, all_zones = release.universe, [], set()
         columns_of = [universe.cell_columns if query.columns is None else query.columns for query in queries]
@@ -788,7 +860,8 @@ class NamedFeatures(FeatureMechanism):
         return cls.fewest_features.replace("3", str(richest))
 
     def problems(self, schema: Schema) -> Iterator[Problem]:
-        assert schema.trip is not None  # it has promised
+        if schema.trip is None:  # it has promised
+            return
         zoned = schema.city is not None and schema.city.zones is not None
         has_modes = schema.city is not None and schema.city.modes is not None
         day = f'Write day (for example day = "weekday") in [attributes.{schema.trip.time}]'
@@ -874,14 +947,14 @@ class NoisyQueries:
         pairs, slots = self.universe.split(counted.cells)
         sums = [feature.sums(pairs, slots, counted.counts) for feature in self.features]
         sums = sums if len(sums) == len(self.queries) else [counted.counts, *sums]
-        lines, rows = [], []
+        lines, rows, units = [], [], plural(self.universe.unit)
         for query, size, law, true_sums in zip(self.queries, self.sizes, self.laws, sums, strict=True):
             nothing = math.sqrt(float((true_sums.astype(np.float64) ** 2).sum()) / size)
             rows.append({"feature": query.name, "groups": size, "noise": law.spread, "publish_nothing": nothing})
             where = "1 sum" if size == 1 else f"each of {size:,} sums"
             lines.append(
-                f"{query.name}: noise of {_three_digits(law.spread)} trips on {where}"
-                f"; if you published nothing, the error would be {_three_digits(nothing)} trips (root mean square)"
+                f"{query.name}: noise of {_three_digits(law.spread)} {units} on {where}"
+                f"; if you published nothing, the error would be {_three_digits(nothing)} {units} (root mean square)"
             )
         return Foresight(lines=(*lines, *extra), details={"expected_error": rows})
 
@@ -907,12 +980,12 @@ def _threshold(given: Any) -> int:
 
 
 class NoisyCounts(CountsMechanism):
-    """Add Laplace noise to the count of every possible trip type, and keep the counts that reach a threshold.
+    """Add Laplace noise to the count of every possible type of trips or records; keep counts that reach a threshold.
 
     Parameters
     ----------
     epsilon
-        Privacy loss of one trip, or of one rider, as the policy says.
+        Privacy loss of one trip, rider or other record, as the policy says.
     rounding
         ``discrete`` (whole numbers from the start, closest to the truth), or ``round`` or ``floor``: how a Laplace
         number becomes whole, as published. The whole number is sampled directly and exactly.
@@ -923,11 +996,11 @@ class NoisyCounts(CountsMechanism):
 
     Guarantee
     ---------
-    Epsilon-differential privacy between datasets that differ by one trip (or rider), proved.
+    Epsilon-differential privacy between datasets that differ by one trip (or rider, or other record), proved.
 
     Assumptions
     -----------
-    Public stops and windows.
+    Public stops and windows, or labels.
 
     Runtime
     -------
@@ -946,6 +1019,7 @@ class NoisyCounts(CountsMechanism):
 
     name = "noisy-counts"
     proof = ("noisy-counts.md#the-laws",)
+    counts_categories = True
     rounding: Literal["discrete", "round", "floor"] = "discrete"
     threshold: Annotated[int, PlainValidator(_threshold)] = 1
     as_published: Flag = False
@@ -1014,7 +1088,8 @@ class NoisyCounts(CountsMechanism):
         universe, law, epsilon = counted.universe, _LAWS[self.rounding], self.counts_epsilon(dataset.schema)
         created = surplus(law(noise_scale(epsilon, change)), self.threshold)
         created *= universe.num_cells - len(counted.cells)
-        line = f"the noise creates about {created:,.0f} trips in empty cells, and sums are too large by that much"
+        what = f"{created:,.0f} {plural(universe.unit)}"
+        line = f"the noise creates about {what} in empty cells, and sums are too large by that much"
         return NoisyQueries.of(universe, even_shares([]), epsilon, change, law).foresee(counted, line)
 
 
@@ -1167,10 +1242,10 @@ class ConstrainedCounts(NamedFeatures):
     Parameters
     ----------
     epsilon
-        Privacy loss of one trip, or of one rider, as the policy says; the features share it.
+        Privacy loss of one trip, rider or other record, as the policy says; the features share it.
     features
         ``O3``, ``O4``, ``O5`` (or ``H3`` to ``H5``), or a list of lists of columns, an empty one for the total; the
-        cells are always the first feature.
+        cells are always the first feature. In a table of categories the default is the total and each column.
     budget_shares
         ``uniform``; ``cells`` (three fifths of epsilon for the cells); ``margins`` (adds an origin-destination margin
         over all windows, and estimates each cell by Bayes from the noisy counts alone); or a table with the share of
@@ -1184,11 +1259,11 @@ class ConstrainedCounts(NamedFeatures):
 
     Guarantee
     ---------
-    Epsilon-differential privacy between datasets that differ by one trip (or rider), proved.
+    Epsilon-differential privacy between datasets that differ by one trip (or rider, or other record), proved.
 
     Assumptions
     -----------
-    Public stops, windows, zones and modes.
+    Public stops, windows, zones and modes, or labels.
 
     Runtime
     -------
@@ -1208,7 +1283,8 @@ class ConstrainedCounts(NamedFeatures):
     name = "constrained-counts"
     proof = ("constrained-counts.md#privacy",)
     fewest_features = "O3"
-    features: Features = "O5"
+    counts_categories = True
+    features: Features = DEFAULT_FEATURES
     budget_shares: Annotated[
         str | Pairs,
         PlainValidator(_kept_shares),
@@ -1228,11 +1304,13 @@ class ConstrainedCounts(NamedFeatures):
         return self
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        columns = read_features(self.features, days=schema.tells_days, ends=schema.ends)
+        columns = features_of(self.features, schema)
         if not columns:
             raise ParameterError(f"{self.name} needs a feature besides the cells. Use [[]], or noisy-counts.")
         if self.structure == "hierarchical":
             columns = nested(columns)
+        if self._margins and schema.trip is None:
+            raise ParameterError('budget_shares = "margins" is for trips. Use "uniform", "cells" or a table of shares.')
         if self._margins:
             # Divide epsilon between cells, features and an origin-destination margin, which comes last.
             margin = schema.ends

@@ -332,7 +332,7 @@ class FittedCounts(FeatureMechanism):
             elif len(named) == 1:
                 ends = "origins" if universe.ends[0] in named else "destinations"
             elif named:
-                ends, zones = "zones", feature.pairs.origins.codes.astype(np.int64)
+                ends, zones = "zones", feature.pairs.axes[0].codes.astype(np.int64)
             by_slot = len(named) < len(feature.columns)
             shape: Any = {"all": (), "pairs": (size, size), "zones": (math.isqrt(feature.pairs.num),) * 2}
             table = noisy.reshape(feature.slots.num, feature.pairs.num).T.astype(np.float64)

@@ -95,6 +95,7 @@ class GaussianCounts(ConstrainedCounts):
     """
 
     name = "gaussian-counts"
+    counts_categories = False
     proof = ("gaussian-counts.md#privacy",)
     delta: Annotated[Fraction, PlainValidator(_delta), PLAIN]
     features: Features = ()

@@ -25,6 +25,7 @@ from pydantic import JsonValue, PlainSerializer, PlainValidator, ValidationError
 from dunnage._version import __version__
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.model.documents import M, Model, Software, canonical
+from dunnage.model.domains import Stops
 from dunnage.model.guarantees import (
     COUNTS_PERSONS,
     Basis,
@@ -320,9 +321,14 @@ class LevelError(Model):
 class ExpectedError(Model):
     """How useful a table of counts is predicted to be, from public facts alone."""
 
-    trips: int  # what the policy expects
+    trips: int  # what the policy expects: trips, or records of another unit
     levels: list[LevelError]  # the released types first
     hours: list[str] | None = None  # the part of the service day that was predicted; None if all of it
+    unit: str | None = None  # what is counted; None if trips are
+
+    @property
+    def noun(self) -> str:
+        return self.unit or "trip"
 
     @property
     def is_noise(self) -> bool:
@@ -338,7 +344,7 @@ class ExpectedError(Model):
 class CountMeasures(Model):
     """Public figures of released counts."""
 
-    trips: int
+    trips: int  # in a table of categories: records, and so for all figures
     cells: int
     cells_with_trips: int
     loss: TripLoss
@@ -541,6 +547,11 @@ class Certificate(Model):
     def estimates(self) -> EstimateMeasures:
         """The figures of released estimates; an error for any other kind."""
         return self._measures(EstimateMeasures)
+
+    @property
+    def counts_trips(self) -> bool:
+        """Whether counts are of trips; otherwise they are of combinations of labels."""
+        return any(item.kind == Stops.kind for item in self.attributes)
 
     def _measures(self, kind: type[M]) -> M:
         if not isinstance(self.measures, kind):

@@ -114,15 +114,21 @@ class Expect:
     """What is publicly expected of the data: the owner's estimate, never counted in the rows."""
 
     trips: int | None = None  # in one release, over all its dates
+    records: int | None = None  # in one release, where records are counted that are not trips
     riders: int | None = None  # who make them
     dates: int | None = None  # how many dates one release covers
     days: Mapping[str, int] | None = None  # of each label of days, if they are counted separately
 
     def __post_init__(self) -> None:
-        named = (("trips", self.trips), ("riders", self.riders), ("dates", self.dates))
+        named = (("trips", self.trips), ("records", self.records), ("riders", self.riders), ("dates", self.dates))
         for name, value in (*named, *(self.days or {}).items()):
             if value is not None and value < 1:
                 raise ParameterError(f"{name} must be at least 1. Got {value}.")
+
+    @property
+    def size(self) -> int | None:
+        """How many trips, or other records, a release is expected to count."""
+        return self.records if self.trips is None else self.trips
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +185,9 @@ class Policy:
                 problems.append(Problem(what, where="contribution.per", remedy=remedy))
         if schema is not None and tables is not None and not problems:
             expect = tables.expect.made
+            if schema.trip is not None and expect.records is not None:
+                what = "is for a policy without [trip]"
+                problems.append(Problem(what, where="expect.records", remedy="Write trips = ... instead."))
             try:
                 schema = replace(schema, dates=expect.dates if expect.days is None else expect.days)
                 if schema.trip is not None and tables.period is None:
@@ -791,6 +800,7 @@ class BudgetTable(MadeTable[Budget]):
 class ExpectTable(MadeTable[Expect]):
     of = Expect
     trips: int | None = key("a whole number of trips that you expect in one release, such as 30000", None)
+    records: int | None = key("a whole number of records that you expect in one release, such as 5000", None)
     riders: int | None = key("a whole number of riders who make them, such as 8000", None)
     dates: int | None = key("a whole number of dates that one release covers, such as 5", None)
     days: dict[str, int] | None = key("a table with the number of dates of each label, such as weekday = 20", None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
+from dunnage.model.categories import Categories
 from dunnage.model.documents import suggestion
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.hierarchies import Prefixes
@@ -369,9 +370,10 @@ class Schema:
         return self.trip is not None and (self.trip.day is not None or self.time.day is not None)
 
     def universe(self, period: str | None = None, *, level: Level | None = None) -> Universe:
-        """Return all types of trips, at the level that is released unless another is given."""
+        """Return all types of trips, at the level that is released unless another is given; or those of records."""
+        if self.trip is None:
+            return self._categories()
         time, level = self.time, level or self.level
-        assert self.trip is not None
         stops = self[self.trip.origin].domain
         assert isinstance(stops, Stops)
         return Universe(
@@ -385,6 +387,24 @@ class Schema:
             level=level,
             arrives=self.trip.destination is not None,
         )
+
+    def _categories(self) -> Categories:
+        """Return all combinations of the labels of quasi-identifiers; refuse columns that no table of counts has."""
+        domains: dict[str, Category | Ordinal] = {}
+        for item in self.attributes:
+            if isinstance(item.domain, Category | Ordinal | Tree) and item.role is Role.QUASI_IDENTIFIER:
+                # A hierarchy plays no part in counts: its leaves are labels.
+                leaves = item.domain
+                domains[item.name] = Category(values=leaves.labels) if isinstance(leaves, Tree) else leaves
+            elif item.role not in _HIDDEN:
+                raise ParameterError(
+                    f"without [trip], counts are of records by quasi-identifiers of kind category, ordinal or tree. "
+                    f"{item.name!r} has role {str(item.role)!r} and kind {item.kind or 'none'!r}. Declare its labels, "
+                    'or give it the role "drop"; to count trips, add [trip].'
+                )
+        if not domains:
+            raise ParameterError("counting needs [trip], or a quasi-identifier of kind category, ordinal or tree.")
+        return Categories(domains=domains, unit=self.protects)
 
     def _day_labels(self, period: str | None) -> tuple[str, ...]:
         if self.trip is None or self.trip.day is None:

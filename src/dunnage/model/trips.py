@@ -11,11 +11,12 @@ the slot.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,83 +134,100 @@ class Grouping:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PairClasses:
-    """Pairs partitioned by origin and destination, and optionally by a table of all pairs too."""
+class ProductClasses:
+    """Tuples, such as pairs of stops, partitioned axis by axis, and optionally by a table of all tuples too.
 
-    origins: Grouping  # Classes of stops
-    destinations: Grouping
-    # A further partition of pairs; None if origin and destination are enough. Without it no array has one entry for
-    # each pair, which would grow with the square of the number of stops.
+    The number of a tuple counts the places of the last axis fastest; so does the number of its class.
+    """
+
+    axes: tuple[Grouping, ...]  # Classes of the values of each axis
+    # A further partition of tuples; None if the axes are enough. Without it no array has one entry for each tuple,
+    # which would grow with the square of the number of stops.
     table: Grouping | None = None
 
     @classmethod
-    def joined(cls, parts: Sequence[PairClasses], num_origins: int, num_destinations: int) -> PairClasses:
+    def joined(cls, parts: Sequence[ProductClasses], lengths: Sequence[int]) -> ProductClasses:
         tables = [part.table for part in parts if part.table is not None]
         return cls(
-            origins=Grouping.joined([part.origins for part in parts], num_origins),
-            destinations=Grouping.joined([part.destinations for part in parts], num_destinations),
-            table=Grouping.joined(tables, num_origins * num_destinations) if tables else None,
+            axes=tuple(Grouping.joined([part.axes[at] for part in parts], size) for at, size in enumerate(lengths)),
+            table=Grouping.joined(tables, math.prod(lengths)) if tables else None,
         )
 
     @property
-    def _num_pairs(self) -> int:
-        return len(self.origins.codes) * len(self.destinations.codes)
+    def _lengths(self) -> tuple[int, ...]:
+        return tuple(len(axis.codes) for axis in self.axes)
 
     @cached_property
     def _all(self) -> Grouping:
-        """Everything as one table; if there is one table of pairs, memory allows another."""
+        """Everything as one table; if there is one table of tuples, memory allows another."""
         assert self.table is not None
-        product = self._product(np.arange(self._num_pairs))
-        return Grouping.joined([self.table, Grouping.of(product)], self._num_pairs)
+        num = math.prod(self._lengths)
+        return Grouping.joined([self.table, Grouping.of(self._product(np.arange(num)))], num)
 
-    def _product(self, pairs: IntArray) -> IntArray:
-        origins, destinations = np.divmod(pairs, len(self.destinations.codes))
-        return self.origins.codes_of(origins) * self.destinations.num + self.destinations.codes_of(destinations)
+    def _product(self, members: IntArray) -> IntArray:
+        codes = np.zeros(len(members), dtype=np.int64)
+        for axis, own in zip(self.axes, split_axes(members, self._lengths), strict=True):
+            codes = codes * axis.num + axis.codes_of(own)
+        return codes
 
     @property
     def num(self) -> int:
-        return self._all.num if self.table is not None else self.origins.num * self.destinations.num
+        return self._all.num if self.table is not None else math.prod(axis.num for axis in self.axes)
 
     @cached_property
     def sizes(self) -> IntArray:
         if self.table is not None:
             return self._all.sizes
-        return np.multiply.outer(self.origins.sizes, self.destinations.sizes).reshape(-1)
+        return reduce(np.multiply.outer, [axis.sizes for axis in self.axes]).reshape(-1)
 
     def codes_of(self, members: IntArray) -> IntArray:
         return self._all.codes_of(members) if self.table is not None else self._product(members)
 
     def ranks_of(self, members: IntArray) -> IntArray:
-        """Return the place of some pairs in their class: by origin, then by destination."""
+        """Return the place of some tuples in their class: by the first axis, then by the next."""
         if self.table is not None:
             return self._all.ranks_of(members)
-        origins, destinations = np.divmod(members, len(self.destinations.codes))
-        row = self.destinations.sizes[self.destinations.codes_of(destinations)]
-        return self.origins.ranks_of(origins) * row + self.destinations.ranks_of(destinations)
+        ranks = np.zeros(len(members), dtype=np.int64)
+        for axis, own in zip(self.axes, split_axes(members, self._lengths), strict=True):
+            ranks = ranks * axis.sizes[axis.codes_of(own)] + axis.ranks_of(own)
+        return ranks
 
     def members_at(self, classes: IntArray, ranks: IntArray) -> IntArray:
         if self.table is not None:
             return self._all.members_at(classes, ranks)
-        of_origin, of_destination = np.divmod(classes, self.destinations.num)
-        rows, places = np.divmod(ranks, self.destinations.sizes[of_destination])
-        origins = self.origins.members_at(of_origin, rows)
-        return origins * len(self.destinations.codes) + self.destinations.members_at(of_destination, places)
+        members, step = np.zeros(len(classes), dtype=np.int64), 1
+        for axis in reversed(self.axes):
+            classes, own = np.divmod(classes, axis.num)
+            ranks, places = np.divmod(ranks, axis.sizes[own])
+            members, step = members + step * axis.members_at(own, places), step * len(axis.codes)
+        return members
 
-    def refines(self, other: PairClasses) -> bool:
+    def refines(self, other: ProductClasses) -> bool:
         if self.table is not None:
             return self._all.refines(other._as_table())
-        stops = self.origins.refines(other.origins) and self.destinations.refines(other.destinations)
-        return stops and (other.table is None or self._as_table().refines(other.table))
+        each = all(axis.refines(coarser) for axis, coarser in zip(self.axes, other.axes, strict=True))
+        return each and (other.table is None or self._as_table().refines(other.table))
 
     def _as_table(self) -> Grouping:
-        pairs = np.arange(self._num_pairs)
-        return Grouping(codes=self.codes_of(pairs).astype(np.int32), num=self.num)
+        members = np.arange(math.prod(self._lengths))
+        return Grouping(codes=self.codes_of(members).astype(np.int32), num=self.num)
 
-    def parents(self, other: PairClasses) -> IntArray:
+    def parents(self, other: ProductClasses) -> IntArray:
         if self.table is not None:
             return self._all.parents(other._as_table())
-        rows = self.origins.parents(other.origins) * other.destinations.num
-        return np.add.outer(rows, self.destinations.parents(other.destinations)).reshape(-1)
+        parents = np.zeros(1, dtype=np.int64)
+        for axis, coarser in zip(self.axes, other.axes, strict=True):
+            parents = np.add.outer(parents * coarser.num, axis.parents(coarser)).reshape(-1)
+        return parents
+
+
+def split_axes(members: IntArray, lengths: Sequence[int]) -> list[IntArray]:
+    """Return the place of each tuple on every axis: the last one counts fastest."""
+    places = []
+    for length in reversed(lengths):
+        members, own = np.divmod(members, length)
+        places.append(own)
+    return places[::-1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -225,15 +243,23 @@ class Universe:
     time: Windows | None = field(default=None, repr=False)  # The service day, its zone and its dates, if known
     level: Level = "stop"  # What origins and destinations are
     arrives: bool = True  # Whether trips have a destination; boardings have none
+    unit: str = "trip"  # What is counted
 
     def __post_init__(self) -> None:
         if self.num_cells > MAX_CELLS:
             raise ParameterError(f"there can be at most 2^62 trip types. Got {self.num_cells}. Use longer windows.")
 
+    of_trips: ClassVar[bool] = True  # Whether cells are types of trips
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """How many values each part of a pair can have."""
+        return len(self.stops), self.num_destinations
+
     @property
     def num_pairs(self) -> int:
         """Number of pairs of origin and destination, including those from a stop to itself."""
-        return len(self.stops) * self.num_destinations
+        return math.prod(self.axes)
 
     @property
     def num_destinations(self) -> int:
@@ -274,6 +300,12 @@ class Universe:
     def cells(self, origins: IntArray, destinations: IntArray | int, slots: IntArray) -> IntArray:
         """Return the numbers of cells; the destination of a boarding is 0."""
         return (slots.astype(np.int64) * len(self.stops) + origins) * self.num_destinations + destinations
+
+    def cells_of(self, codes: Mapping[str, IntArray]) -> IntArray:
+        """Return the numbers of cells from the codes of their columns."""
+        slots = codes["window"] + codes.get("day", 0) * len(self.windows)
+        origins, *destinations = (codes[name] for name in self.ends)
+        return self.cells(origins, destinations[0] if destinations else 0, slots)
 
     def split(self, cells: IntArray) -> tuple[IntArray, IntArray]:
         slots, pairs = np.divmod(cells, self.num_pairs)
@@ -336,11 +368,13 @@ class Universe:
             arrives=END_COLUMNS[level][1] in described,
         )
 
-    def pair_classes(self, columns: Sequence[str]) -> PairClasses:
+    def pair_classes(self, columns: Sequence[str]) -> ProductClasses:
         """Partition pairs by some columns; without any that concern pairs, all are in one class."""
-        return PairClasses(
-            origins=self._stop_classes("origin", columns),
-            destinations=self._stop_classes("destination", columns) if self.arrives else Grouping.whole(1),
+        return ProductClasses(
+            axes=(
+                self._stop_classes("origin", columns),
+                self._stop_classes("destination", columns) if self.arrives else Grouping.whole(1),
+            ),
             table=self._city_classes("modes") if "mode" in columns else None,
         )
 

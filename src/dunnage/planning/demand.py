@@ -102,6 +102,11 @@ def released_counts(release: Release, city: City, dates: Dates | None = None) ->
             f"a fleet needs a release of counts of trips. Got a release of {release.kind}. Publish with noisy-counts, "
             "hierarchical-counts or constrained-counts."
         )
+    if not release.universe.of_trips:
+        raise ParameterError(
+            "a fleet needs counts of trips between stops. These are counts of records by "
+            f"{', '.join(release.universe.columns)}. Publish trips under a policy with [trip]."
+        )
     check_arrivals(release.universe)
     if release.universe.level != "stop":
         raise ParameterError(

@@ -109,6 +109,21 @@ def counts_case(mechanism: Any, tables: Sequence[Sequence[int]], *, steps: int, 
 TABLES = ((0, 0), (1, 0), (1, 1), (2, 0))
 
 
+def _categories_case(mechanism: Any, *, steps: int) -> NeighbourCase:
+    """Return the case of one more record in a table of two columns, of which one has a single label."""
+    document: dict[str, Any] = {
+        "dataset": "proof",
+        "protects": "parcel",
+        "attributes": {
+            "goods": {"role": "quasi-identifier", "kind": "category", "domain": ["paper", "steel"]},
+            "hazard": {"role": "quasi-identifier", "kind": "ordinal", "domain": ["none"]},
+        },
+        "mechanism": {"name": mechanism.name, "epsilon": 1},
+    }
+    tables: list[Rows] = [{"goods": goods, "hazard": ["none"] * len(goods)} for goods in ([], ["steel"])]
+    return _case(mechanism, Policy.from_dict(document), tables, steps, variant="a table of categories")
+
+
 def _riders(mechanism: Any, *, most: int, trips_of_rider: Sequence[int], steps: int) -> NeighbourCase:
     """Return the case of one more rider, with trips of the given kinds, beside another rider with one trip."""
     other = trips((1, 0), cards=["A"])
@@ -245,6 +260,7 @@ def check_noisy_counts(long: bool) -> Iterator[Verdict]:
     for rounding in ("discrete", "round", "floor"):
         mechanism = NoisyCounts(epsilon=4, rounding=rounding)
         yield examine(counts_case(mechanism, TABLES, steps=3, variant=f"{rounding}, 2 cells"), long=long)
+    yield examine(_categories_case(NoisyCounts(epsilon=4), steps=3), long=long)
     yield examine(_group(NoisyCounts(epsilon=3), 2, steps=5), long=long)
     rider = NoisyCounts(epsilon=6)
     yield examine(_riders(rider, most=2, trips_of_rider=(2, 0), steps=5), long=long)
@@ -316,6 +332,8 @@ def check_constrained_counts(long: bool) -> Iterator[Verdict]:
         made = ConstrainedCounts(epsilon=9 if long else 12, features=[[]], structure=structure)
         tables = TABLES if long else TABLES[:2]
         yield examine(counts_case(made, tables, steps=3 if long else 2, variant=structure), long=long)
+    made = ConstrainedCounts(epsilon=12, features=[["hazard"]])
+    yield examine(_categories_case(made, steps=2), long=long)
     if long:
         cells = ConstrainedCounts(epsilon=16, features=[[]], budget_shares="cells")
         yield examine(counts_case(cells, TABLES[:3], steps=2, variant="flat, shares by cells"), long=long)

@@ -24,6 +24,7 @@ from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.folds import NUM_BATCH_ROWS, ROW, Fold, Rows, S, numbered
+from dunnage.model.categories import Categories
 from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement, Certificate
 from dunnage.model.documents import to_text
 from dunnage.model.domains import clock_text
@@ -136,10 +137,13 @@ class Release(Displayed, Tabular):
 
     @cached_property
     def universe(self) -> Universe:
-        """All types of trips of a release of counts, without zones and modes."""
+        """All types of trips (without zones and modes), or combinations of labels, of a release of counts."""
         if self.kind != COUNTS:
             raise ParameterError(f"only a release of counts has types of trips. Got a release of {self.kind}.")
-        return Universe.from_description([item.plain() for item in self.certificate.attributes])
+        attributes = self.certificate.attributes
+        if self.certificate.counts_trips:
+            return Universe.from_description([item.plain() for item in attributes])
+        return Categories.stated(attributes, self.certificate.guarantee.protects)
 
     def counted(self) -> tuple[IntArray, IntArray]:
         """Return the listed cells of a release of counts, by their number in the universe, and their counts."""
@@ -147,10 +151,8 @@ class Release(Displayed, Tabular):
         codes = {name: _codes(self.data.column(name), universe.labels(name)) for name in universe.cell_columns}
         if strange := [name for name, positions in codes.items() if (positions < 0).any()]:
             raise ReleaseError(f"data: a label of {', '.join(strange)} is not in the public domain.")
-        slots = codes["window"] + codes.get("day", 0) * len(universe.windows)
         counts: IntArray = self.data.column("count").combine_chunks().to_numpy(zero_copy_only=False)
-        origins, *destinations = (codes[name] for name in universe.ends)
-        return universe.cells(origins, destinations[0] if destinations else 0, slots), counts
+        return universe.cells_of(codes), counts
 
     @property
     def attributes(self) -> dict[str, AttributeStatement]:

@@ -29,6 +29,7 @@ from dunnage.model.certificate import (
     ExpectedError,
     Total,
 )
+from dunnage.model.domains import Stops
 from dunnage.model.guarantees import PROJECT, KAnonymity, SampledDP
 from dunnage.model.hierarchies import ANY
 from dunnage.model.periods import MAX_LABEL
@@ -46,7 +47,7 @@ from dunnage.release.kinds import (
     fill,
     text_of,
 )
-from dunnage.release.kinds.counts import NOISE_WORDS, CountsKind, expected_rows
+from dunnage.release.kinds.counts import NOISE_WORDS, CategoriesKind, CountsKind, expected_rows
 from dunnage.release.kinds.estimates import COLUMN_TYPES, OTHER, OUTSIDE, QUANTILES, SUM_TOLERANCE, EstimatesKind
 from dunnage.release.kinds.rows import TOLERANCE, ClassesKind, NoisyKind, SlotsKind
 from dunnage.tables.columns import PLAIN_NUMBER, RUNS_IN_SPREADSHEET
@@ -153,7 +154,7 @@ NOT_HERE: tuple[Unchecked, ...] = (
         "how noise was added: its law and amount, the sizes of slots, and what is left out as too small",
         *(f"measures.{name}" for name in ("noise", "published_intervals", "slots", "features", "reports")),
     ),
-    ("that days and their number follow from the calendar", "measures.trips"),
+    ("that days and their number follow from the calendar", f"attributes.*.kind~{Stops.kind}"),
     ("that estimates, reports and losses are those of the task, and where its cells lie", "measures.task"),
     ("times of day to the second: CSV files have them to the minute", "attributes.*.domain.clock"),
 )
@@ -175,6 +176,7 @@ def verify_page(files: tuple[str, ...], texts: tuple[str, ...], tables: tuple[st
         "slots": SlotsKind,
         "noisy": NoisyKind,
         COUNTS: CountsKind,
+        "categories": CategoriesKind,
         ESTIMATES: EstimatesKind,
     }
     facts = {
@@ -202,6 +204,7 @@ def verify_page(files: tuple[str, ...], texts: tuple[str, ...], tables: tuple[st
         "diameter": DIAMETER_SUFFIX,
         "counts": COUNTS_SUFFIX,
         "ends": END_COLUMNS,
+        "stop": Stops.kind,
         "estimates": [(name, names[kind]) for name, kind in COLUMN_TYPES.items()],
         "outside": OUTSIDE,
         "other": OTHER,

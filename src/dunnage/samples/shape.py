@@ -43,6 +43,8 @@ _WORD = 53
 # trips in New York they have 0.6 % and 51 %. A month of bikes (30,000 trips between 70 stations) has 1.5 trips for each
 # cell with trips if dates are counted separately, and 2.9 if not: real systems have 1.4 to 3.5.
 _STOPS_DIFFER, _PAIRS_DIFFER = 1.0, 1.2
+# The same for labels of other records, and combinations of labels.
+_LABELS_DIFFER, _TYPES_DIFFER = 0.7, 0.7
 _TRIPS_OF_HABIT, _TRIPS_OF_GROUP, _TRIPS_OF_RIDER = 0.8, 0.7, 1.7
 # Where the number of riders is expected, their trips differ as if a fifth of them made two thirds of all trips.
 _RIDERS_DIFFER = 1.3
@@ -71,7 +73,20 @@ def like(
         schema = replace(policy.schema, trip=replace(policy.schema.trip, level="stop"))
         rows = _like_trips(replace(policy, schema=schema), size, noise, period, city or schema.city)
         return rows.under(policy)
-    return _like_rows(policy, size, noise, period if data is None else data.period, data, largest or {})
+    return _like_rows(policy, size, noise, period if data is None else data.period, data, largest or {}, {})
+
+
+def like_categories(policy: Policy, size: int, seed: int, period: str | None) -> Dataset:
+    """Generate records whose labels, and combinations of labels, are unevenly frequent."""
+    noise, universe = Noise(seed=seed), policy.schema.universe(period)
+    logs = _TYPES_DIFFER * _normals(noise, universe.num_cells)
+    cells = np.arange(universe.num_cells)
+    for name in universe.columns:
+        logs += (_LABELS_DIFFER * _normals(noise, len(universe.labels(name))))[universe.column_codes(name, cells)]
+    shares = np.exp(logs - logs.max())
+    drawn = choose(shares / shares.sum(), _uniforms(noise, size))
+    labels = {name: texts(universe.labels(name), universe.column_codes(name, drawn)) for name in universe.columns}
+    return _like_rows(policy, size, noise, period, None, {}, labels)
 
 
 def _uniforms(noise: Noise, size: int) -> FloatArray:
@@ -85,16 +100,24 @@ def _normals(noise: Noise, size: int) -> FloatArray:
 
 
 def _like_rows(
-    policy: Policy, size: int, noise: Noise, period: str | None, data: Dataset | None, largest: Mapping[str, float]
+    policy: Policy,
+    size: int,
+    noise: Noise,
+    period: str | None,
+    data: Dataset | None,
+    largest: Mapping[str, float],
+    labels: Mapping[str, pa.Array],
 ) -> Dataset:
-    """Generate rows with quasi-identifiers that are uniform over their domains, up to the largest allowed values."""
+    """Generate rows with the given labels; other quasi-identifiers are uniform, up to the largest allowed values."""
     rows = np.arange(size)
     if data is not None and size != len(data):
         rows = noise_arrays.below(noise, len(data), size)
     columns: dict[str, pa.Array] = {}
     for item in policy.schema:
         domain = item.domain
-        if data is not None and item.role is Role.PUBLIC:
+        if item.name in labels:
+            column = labels[item.name]
+        elif data is not None and item.role is Role.PUBLIC:
             column = data.column(item.name).take(pa.array(rows))
         elif data is not None and item.role is Role.SENSITIVE:
             column = data.column(item.name).take(pa.array(rows[noise_arrays.permutation(noise, size)]))
@@ -111,8 +134,8 @@ def _like_rows(
                 values = np.clip(values, domain.lower_float, domain.upper_float)
             column = pa.array(values)
         elif domain is not None and not isinstance(domain, Windows) and hasattr(domain, "labels"):
-            labels = np.array(domain.labels, dtype=object)
-            column = pa.array(labels[noise_arrays.below(noise, len(labels), size)].tolist())
+            names = np.array(domain.labels, dtype=object)
+            column = pa.array(names[noise_arrays.below(noise, len(names), size)].tolist())
         elif item.role is Role.QUASI_IDENTIFIER:
             raise ParameterError(f"rows with {item.name!r} cannot be generated. Measure on your own data: --on data.")
         else:

@@ -37,11 +37,12 @@ from dunnage.planning.spreading import HIGH_LINKAGE
 from dunnage.publication import Key, unplanned_rows
 from dunnage.publishing import DryRun, clear, rehearse
 from dunnage.release import Release
+from dunnage.release.kinds import COUNTS
 from dunnage.release.kinds.counts import level_words
 from dunnage.serving.survey import run
 from dunnage.showing.loads import guarantee_words
 from dunnage.tables.dataset import Dataset, load
-from dunnage.text import number_text, percent, several
+from dunnage.text import number_text, percent, plural, several
 
 NUM_LINES, NUM_LEFT_OUT, NUM_FINDINGS = 10, 50, 6
 PACK_SECONDS, TRUTH_SECONDS = 1.0, 1.0
@@ -117,9 +118,9 @@ def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capaci
     dry, clearance = rehearse(rows, ledger=ledger), clear(rows, ledger=ledger)
     tell("releasing all rows in memory")
     release, key = release_in_memory(rows, Noise())
-    trips, left = rules.schema.trip is not None, unplanned_rows(rows, key)
+    counts, left = release.kind == COUNTS, unplanned_rows(rows, key)
     plan, figures, not_measured = None, list[Figure](), ""
-    if capacity and not trips:
+    if capacity and not counts:
         tell("packing")
         try:
             plan = pack(release, capacity=capacity, seconds=PACK_SECONDS)
@@ -127,10 +128,10 @@ def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capaci
             figures.append(Figure(name="Trucks", value="no plan", note=str(error), state=RED))
     tell("measuring risk and cost")
     try:
-        measured: Audit | None = audit(release, rows, plan, key=None if trips else key, seconds=TRUTH_SECONDS)
+        measured: Audit | None = audit(release, rows, plan, key=None if counts else key, seconds=TRUTH_SECONDS)
     except DunnageError as error:  # some releases cannot be audited without a plan, or at all
         measured, not_measured = None, str(error)
-    figures += _count_figures(dry) if trips else _figures(measured, plan)
+    figures += _count_figures(dry) if counts else _figures(measured, plan)
     risks = [(item.severity or 0, item) for item in (measured.findings if measured else ())]
     risks.sort(key=lambda risk: -risk[0])
     return Preview(
@@ -148,7 +149,7 @@ def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capaci
         lines_for_you=list(dry.foresight.lines),
         may_leave=None if clearance is None else clearance.may_leave,
         clearance=[] if clearance is None else clearance.text().splitlines(),
-        sheets=_most_frequent(rows, release) if trips else _side_by_side(rows, release, key),
+        sheets=_most_frequent(rows, release) if counts else _side_by_side(rows, release, key),
         unplanned=_sheet(left.slice(0, NUM_LEFT_OUT)),
         num_unplanned=left.num_rows,
         figures=figures,
@@ -199,7 +200,7 @@ def _count_figures(dry: DryRun) -> list[Figure]:
     states = {"good": GOOD, "rough": WARN, "noise": RED}
     figures = []
     for level in dry.usefulness.expected.levels:
-        note, state = f"{level.verdict}: {level_words(level)}", states[level.verdict]
+        note, state = f"{level.verdict}: {level_words(level, dry.usefulness.expected.noun)}", states[level.verdict]
         figures.append(Figure(name=level.level, value=percent(level.error), note=note, state=state))
     return figures
 
@@ -237,8 +238,10 @@ def _most_frequent(rows: Dataset, release: Release) -> dict[str, Sheet]:
             *labels, counted.cells[first].tolist(), counted.counts[first].tolist(), strict=True
         )
     ]
-    names = [*universe.cell_columns, "true trips", "released trips"]
-    return {"The ten most frequent trips, true and as one release would have them": Sheet(columns=names, lines=lines)}
+    units = plural(universe.unit)
+    names = [*universe.cell_columns, f"true {units}", f"released {units}"]
+    caption = f"The ten most frequent {units}, true and as one release would have them"
+    return {caption: Sheet(columns=names, lines=lines)}
 
 
 def _sheet(table: Any) -> Sheet:

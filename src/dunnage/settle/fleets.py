@@ -22,7 +22,7 @@ from pydantic import Field
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.folders import new_folder
-from dunnage.mechanisms.counts import trip_cells, true_counts
+from dunnage.mechanisms.counts import record_cells, true_counts
 from dunnage.model import documents
 from dunnage.model.city import City
 from dunnage.model.documents import Number, OrEmpty
@@ -463,7 +463,7 @@ def true_universe(plan: FleetPlan, data: Dataset) -> Universe:
     num = np.ones(max(1, len(universe.days)), dtype=np.int64)
     if trip is not None and trip.count is None:  # the owner may count dates; times without a date are of one
         ordinals, _ = split_stamps(data.column(trip.time).to_numpy(zero_copy_only=False))
-        labels = universe.split(trip_cells(data, universe))[1] // len(universe.windows)
+        labels = universe.split(record_cells(data, universe))[1] // len(universe.windows)
         pairs = np.unique(np.column_stack((labels, ordinals)), axis=0)
         num = np.maximum(num, np.bincount(pairs[:, 0], minlength=len(num)))
     return replace(universe, num_dates=tuple(num.tolist()))
@@ -475,7 +475,7 @@ def true_days(data: Dataset, universe: Universe, ground: demand.Ground, day: str
     assert trip is not None  # checked
     if trip.count is not None:
         return None
-    cells = trip_cells(data, universe)
+    cells = record_cells(data, universe)
     _check_true_stops(universe, cells, ground.city)
     pairs, slots = universe.split(cells)
     ordinals, seconds = split_stamps(data.column(trip.time).to_numpy(zero_copy_only=False))

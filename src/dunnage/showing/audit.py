@@ -36,6 +36,7 @@ _STATISTICS = {
     "slots": "slots: how many records of which size there are, with noise and spare slots",
     "noise": "a noisy value and an interval for each record",
     "counts": "a noisy count of the trips of each type",
+    "categories": "a noisy count of the records of each type",
     "estimates": "means and shares with intervals, estimated from reports that devices perturbed before sending",
 }
 # Findings to show first, in this order, by the part of the name before a bracket.
@@ -419,7 +420,8 @@ def count_pictures(audit: Audit) -> list[draw.Picture]:
     apart, created = findings.get("total variation distance"), findings.get("trips created in empty cells")
     if apart is None or created is None or "flows" not in apart.details:
         return []
-    pictures = []
+    pictures, units = [], created.unit
+    unit = "trip" if units == "trips" else audit.protects
     for kind, words in {"zones": "by zone", "stops": "between the busiest stops"}.items():
         table = apart.details["flows"].get(kind)
         if table is None:
@@ -441,7 +443,7 @@ def count_pictures(audit: Audit) -> list[draw.Picture]:
         x = draw.Scale(0.0, 104 * max([*shares.values(), 0.01]))
         rows = []
         for name, item in errors.items():
-            words = f"{name}: {number_text(item.value)} trips (publishing nothing: {number_text(item.baseline)})"
+            words = f"{name}: {number_text(item.value)} {units} (publishing nothing: {number_text(item.baseline)})"
             rows.append((words, [[("bar", 100 * shares[name])]]))
         worst = max(shares, key=lambda name: shares[name])
         caption = (
@@ -456,20 +458,20 @@ def count_pictures(audit: Audit) -> list[draw.Picture]:
         pictures.append(draw.Picture(title="Error by feature", svg=svg, caption=caption, legend=chosen))
     # What became of the true trips, and where the released trips come from.
     kept, lost, added = (int(created.details[name]) for name in ("kept", "lost", "added"))
-    made = int(created.value)
+    made, empty = int(created.value), "where nobody travelled" if unit == "trip" else "that are empty"
     x = draw.Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
     lanes = [
-        (f"truth: {several(kept + lost, 'trip')}", [[("bar", float(kept)), ("range", lost)]]),
-        (f"release: {several(kept + added + made, 'trip')}", [[("bar", float(kept)), ("more", added), ("made", made)]]),
+        (f"truth: {several(kept + lost, unit)}", [[("bar", float(kept)), ("range", lost)]]),
+        (f"release: {several(kept + added + made, unit)}", [[("bar", float(kept)), ("more", added), ("made", made)]]),
     ]
     caption = (
-        f"{several(kept, 'trip')} {'is' if kept == 1 else 'are'} kept in the right cell, and {lost:,} lost. {added:,} "
-        f"are added to cells that have trips, and {made:,} are created in "
-        f"{several(int(created.details['cells']), 'cell')} where nobody travelled."
+        f"{several(kept, unit)} {'is' if kept == 1 else 'are'} kept in the right cell, and {lost:,} lost. {added:,} "
+        f"are added to cells that have {units}, and {made:,} are created in "
+        f"{several(int(created.details['cells']), 'cell')} {empty}."
     )
-    svg = draw.bars(x, lanes, row=_ROW, room=6.0, axis="trips", label=caption)
+    svg = draw.bars(x, lanes, row=_ROW, room=6.0, axis=units, label=caption)
     legend = [("load", "kept"), ("range", "lost"), ("more", "added"), ("made", "created in empty cells")]
-    return [*pictures, draw.Picture(title="Trips created", svg=svg, caption=caption, legend=legend)]
+    return [*pictures, draw.Picture(title=f"{units.capitalize()} created", svg=svg, caption=caption, legend=legend)]
 
 
 def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> draw.Picture:

@@ -23,7 +23,7 @@ from dunnage.release.kinds import COUNTS, ESTIMATES
 from dunnage.showing import figures as draw
 from dunnage.showing.estimates import estimate_pictures
 from dunnage.showing.frontier import frontier_figure, summary_of
-from dunnage.text import number_text, percent, several, share_text
+from dunnage.text import number_text, percent, plural, several, share_text
 
 WIDTH, MAX_ROWS = 760.0, 5
 _LEFT, _LETTERS = 56.0, 100  # room beside a figure, and letters of a caption in a line
@@ -97,7 +97,7 @@ def drawing_of(thing: object) -> Drawing:
         case Release() if thing.kind == ESTIMATES:
             return Drawing(estimate_pictures(thing))
         case Release():
-            return Drawing([_windows_picture(thing) if thing.kind == COUNTS else _sizes_picture(thing)])
+            return Drawing([_sums_picture(thing) if thing.kind == COUNTS else _sizes_picture(thing)])
         case Plan():
             from dunnage.showing.packing import counts_picture
 
@@ -156,23 +156,25 @@ def _columns_picture(
     return draw.Picture(title=title, svg=svg, caption=caption)
 
 
-def _windows_picture(release: Release) -> draw.Picture:
-    windows = release.universe.windows
-    cells, counts = release.counted()
-    slots = release.universe.split(cells)[1] % len(windows)
-    sums = np.bincount(slots, weights=counts, minlength=len(windows))
-    x = draw.Scale(0.0, float(len(windows)))
+def _sums_picture(release: Release) -> draw.Picture:
+    universe, (cells, counts) = release.universe, release.counted()
+    name, units = "window" if universe.of_trips else universe.cell_columns[0], plural(universe.unit)
+    labelled = universe.labels(name)
+    sums = np.bincount(universe.column_codes(name, cells), weights=counts, minlength=len(labelled))
+    x = draw.Scale(0.0, float(len(labelled)))
     y = draw.Scale(0.0, 1.05 * max(1.0, float(sums.max())), draw.BASE, draw.TOP)
     stacks = [
-        draw.StackedColumn(place, place + 1, [("bar", float(num))], f"{windows[place]}: {num:,.0f} trips")
+        draw.StackedColumn(place, place + 1, [("bar", float(num))], f"{labelled[place]}: {num:,.0f} {units}")
         for place, num in enumerate(sums.tolist())
     ]
-    step = max(1, len(windows) // 8)
-    labels = [(x.across(place + 0.5), windows[place]) for place in range(0, len(windows), step)]
-    caption = f"{int(counts.sum()):,} released trips by the time at which they begin."
+    step = max(1, len(labelled) // 8)
+    labels = [(x.across(place + 0.5), labelled[place]) for place in range(0, len(labelled), step)]
+    by = "the time at which they begin" if universe.of_trips else name
+    caption = f"{int(counts.sum()):,} released {units} by {by}."
     below = draw.lower_axis(draw.BASE, "", labels)
-    svg = draw.columns(x, y, stacks, y_title="trips", whole=True, below=below, label=caption)
-    return draw.Picture(title="Trips by time", svg=svg, caption=caption)
+    svg = draw.columns(x, y, stacks, y_title=units, whole=True, below=below, label=caption)
+    title = "Trips by time" if universe.of_trips else f"{units.capitalize()} by {name}"
+    return draw.Picture(title=title, svg=svg, caption=caption)
 
 
 # Summaries

@@ -60,7 +60,7 @@ from dunnage.release.kinds.counts import expected_lines
 from dunnage.release.kinds.rows import MAX_LINES
 from dunnage.release.page import UNSET
 from dunnage.tables.reader import EXCEL_ENDINGS, TAB_ENDINGS, ReadOptions, guess_options, read_table
-from dunnage.text import large_percent, number_text, several, time_text
+from dunnage.text import large_percent, number_text, plural, several, time_text
 
 if TYPE_CHECKING:
     from dunnage.usefulness import Usefulness
@@ -228,7 +228,8 @@ def _strata_of_classes(release: Release) -> list[str]:
 
 
 def policy_text(policy: Policy) -> str:
-    promised = mechanism_of(policy).promise(policy.schema)
+    mechanism = mechanism_of(policy)
+    promised = mechanism.promise(policy.schema)
     lines = [f"Policy for {policy.dataset}, protecting one {policy.schema.protects}", "Columns"]
     for attribute in policy.schema:
         domain = attribute.domain.describe() if attribute.domain is not None else {}
@@ -237,7 +238,12 @@ def policy_text(policy: Policy) -> str:
         span = f" of {len(labels)} {_LABEL_WORDS[str(attribute.kind)]}" if str(attribute.kind) in _LABEL_WORDS else span
         counted = "identifies persons: k counts persons" if attribute.name == policy.schema.person else ""
         lines.append(f"  {attribute.name:<20} {attribute.role:<17} {attribute.kind or ''}{span}{counted}".rstrip())
-    if policy.schema.trip is None:
+    if policy.schema.trip is None and mechanism.kind == "counts":
+        universe = policy.schema.universe()
+        lines.append(
+            f"Counts        {plural(universe.unit)} by {', '.join(universe.columns)}: {universe.num_cells:,} types"
+        )
+    elif policy.schema.trip is None:
         lines.append(f"Small strata  {policy.small}")
     else:
         trip, time, bound = policy.schema.trip, policy.schema.time, policy.schema.contribution
@@ -260,11 +266,11 @@ def policy_text(policy: Policy) -> str:
     if policy.loading.columns:
         lines.append(f"Loading list  {', '.join(policy.loading.columns)}, besides identifiers; for the owner only")
     predicted: list[str] = []
-    if policy.schema.trip is not None and policy.expect.trips is not None:
+    if mechanism.kind == "counts" and policy.expect.size is not None:
         from dunnage.usefulness import predict_usefulness  # it loads the kernels of counts
 
         try:
-            predicted = usefulness_lines(predict_usefulness(policy, mechanism_of(policy), bounds=True))
+            predicted = usefulness_lines(predict_usefulness(policy, mechanism, bounds=True))
         except ParameterError as error:
             later = "Predicted     by dunnage publish --dry-run, for one period"
             predicted = [later if policy.period is not None else f"REFUSED by publish: {error}"]

@@ -29,7 +29,8 @@ from dunnage.model.guarantees import KAnonymity, SampledDP
 
 ROWS, COUNTS, ESTIMATES = "rows", "counts", "estimates"
 """What a certificate calls its kind of release."""
-CELLS = "cells"  # name of the feature of counts that tells every type of trips apart
+CELLS = "cells"  # name of the feature of counts that tells every type apart
+DROPPED = "trips_dropped"  # the fact in the key of every release of counts
 Columns = dict[str, pa.DataType | None]  # columns of a table, in order, with their types; None allows any type
 PUBLIC, SENSITIVE, GENERALISED = "public", "sensitive", "quasi-identifier"
 Unchecked = tuple[str, ...]
@@ -189,9 +190,9 @@ def kind_of(certificate: Certificate) -> Kind | None:
         # Classes of records that look alike describe the records, or noise does.
         return ClassesKind() if isinstance(certificate.guarantee, KAnonymity | SampledDP) else NoisyKind()
     if certificate.kind == COUNTS:
-        from dunnage.release.kinds.counts import CountsKind
+        from dunnage.release.kinds.counts import CategoriesKind, CountsKind
 
-        return CountsKind()
+        return CountsKind() if certificate.counts_trips else CategoriesKind()
     if certificate.kind == ESTIMATES:
         from dunnage.release.kinds.estimates import EstimatesKind
 

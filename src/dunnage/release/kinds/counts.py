@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releases of counts of trips: one line for each type of trips that has any.
+"""Releases of counts: one line for each type of trips, or combination of labels, that has any.
 
-All words follow from the certificate; nothing here sees the true trips.
+All words follow from the certificate; nothing here sees the true counts.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -21,7 +22,7 @@ from dunnage.model.certificate import Certificate, ExpectedError, FeatureNoise, 
 from dunnage.model.schema import RIDER
 from dunnage.model.trips import Universe
 from dunnage.release.kinds import CELLS, Columns, Kind, fill, require, same
-from dunnage.text import large_percent, rounded_percent, several
+from dunnage.text import large_percent, plural, rounded_percent, several
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -53,7 +54,7 @@ class CountsKind(Kind):
 
     def recount(self, release: Release) -> Iterator[str]:
         cells, counts = release.counted()
-        require(bool((np.diff(cells) > 0).all()), "data: a type of trips is listed twice, or out of order")
+        require(bool((np.diff(cells) > 0).all()), "data: a type is listed twice, or out of order")
         kept, what = (counts != 0, "other than") if _signed(release.certificate) else (counts > 0, "above")
         require(bool(kept.all()), f"data: a count is not {what} zero")
         universe, measures = release.universe, release.certificate.counts
@@ -69,7 +70,7 @@ class CountsKind(Kind):
             follows = bound.days is None or (dates is not None and len(dates) == bound.days)
             require(follows, "certificate.json: the days of a rider do not follow from the service dates")
         yield (
-            f"{several(figures['trips'], 'trip')} of {several(len(cells), 'type')}; each type is one of the "
+            f"{several(figures['trips'], universe.unit)} of {several(len(cells), 'type')}; each type is one of the "
             f"{universe.num_cells:,} of the public domain, listed once and in order, with a count {what} zero"
         )
 
@@ -147,13 +148,80 @@ class CountsKind(Kind):
         listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; the other types have no trips"
         lines = [f"Trips     {measures.trips:,}, of {listed}"]
         if measures.expected is not None:
-            lines.append(f"Predicted {'; '.join(map(level_words, measures.expected.levels))}")
+            lines.append(predicted_words(measures.expected))
         return lines
+
+
+class CategoriesKind(CountsKind):
+    """Counts of records by the labels of some columns."""
+
+    table_words: ClassVar = {"data": "one line for each type of records; **a type that is not listed has none**"}
+    unchecked: ClassVar = (
+        ("that the counts were made from the owner's true records, and all of them",),
+        ("that the labels were chosen without looking at the data",),
+        ("that the noise follows the stated law, is new for every sum, and that nothing else of the records was used",),
+        ("that the lists of what is in clear and of what is assumed are complete",),
+        ("that the ledger has the spend, and what else was released about the same records",),
+        ("the predicted errors, which follow from records that were generated", "measures.expected"),
+    )
+
+    def column_words(self, name: str, release: Release, table: str = "data") -> str:
+        if name == "count":
+            return (
+                f"number of {plural(release.universe.unit)} with noise; 1 or more, because other types are not listed"
+            )
+        return f"one of {several(len(release.universe.labels(name)), 'label')} that are listed in `certificate.json`"
+
+    def loss_words(self, certificate: Certificate) -> tuple[str, ...]:
+        if certificate.basis != "proved":
+            return ()
+        each, unit = decimal_text(exact(certificate.counts.loss.trip), up=True), certificate.guarantee.protects
+        return (
+            f"One {unit} loses at most epsilon {each}.",
+            f"Somebody with several {plural(unit)} loses that for each of them.",
+        )
+
+    def readme(self, release: Release, columns: str) -> str:
+        certificate, universe = release.certificate, release.universe
+        return fill(
+            "categories",
+            period=f"The period is **{certificate.period}**.\n" if certificate.period is not None else "",
+            units=plural(universe.unit),
+            names=", ".join(universe.cell_columns),
+            types=f"{universe.num_cells:,}",
+            listed=f"{certificate.counts.cells_with_trips:,}",
+            total=several(certificate.counts.trips, universe.unit),
+            noise=_noise_words(certificate),
+            columns=columns,
+            first=json.dumps(universe.cell_columns[0], ensure_ascii=False),
+        )
+
+    def figures(self, release: Release) -> list[str]:
+        measures, universe = release.certificate.counts, release.universe
+        axes = ", ".join(f"{name} ({len(universe.labels(name)):,})" for name in universe.cell_columns)
+        return [
+            f"Counts      {self._listed(release.certificate)}",
+            f"Universe    {axes}",
+            *(f"Loss        {words}" for words in self.loss_words(release.certificate)),
+            *_noise_lines(release.certificate),
+            *(expected_lines(measures.expected) if measures.expected is not None else []),
+        ]
+
+    def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
+        expected = certificate.counts.expected
+        lines = [f"Counts    {self._listed(certificate)}"]
+        return [*lines, predicted_words(expected)] if expected is not None else lines
+
+    @staticmethod
+    def _listed(certificate: Certificate) -> str:
+        measures, unit = certificate.counts, certificate.guarantee.protects
+        listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; a type that is not listed has none"
+        return f"{several(measures.trips, unit)}, of {listed}"
 
 
 def _universe(release: Release) -> Universe:
     """Read the universe back, and check that the certificate states it exactly and days follow from the calendar."""
-    wrong = "certificate.json: the attributes do not describe the types of trips"
+    wrong = "certificate.json: the attributes do not describe what is counted"
     try:
         universe, period = release.universe, release.certificate.period
         time, days = universe.time, universe.days
@@ -265,7 +333,10 @@ def _days_words(universe: Universe) -> str:
 
 
 def _noise_words(certificate: Certificate) -> str:
-    words = ["Counts have noise: some listed trips were never made, and some true trips are missing."]
+    unit = _unit(certificate)
+    words = [f"Counts have noise: some listed {plural(unit)} never were, and some true {plural(unit)} are missing."]
+    if certificate.counts_trips:
+        words = ["Counts have noise: some listed trips were never made, and some true trips are missing."]
     if bound := _bound_words(certificate):
         counted = f"{bound[0].upper()}{bound[1:]}, chosen at random"
         if corrected := correction_words(certificate):
@@ -277,7 +348,7 @@ def _noise_words(certificate: Certificate) -> str:
         # Counts that were fitted to all sums state how close they are.
         modelled = "workload" in certificate.mechanism
         fitted, signed = measures.kkt_residual is not None, _signed(certificate)
-        words.append(_feature_words(measures.features, fitted=fitted, modelled=modelled, signed=signed))
+        words.append(_feature_words(measures.features, fitted=fitted, modelled=modelled, signed=signed, unit=unit))
     else:
         words.append(_surplus_words(certificate))
     if measures.expected is not None:
@@ -297,18 +368,21 @@ def _surplus_words(certificate: Certificate) -> str:
         each /= measures.correction.share or 1.0
     expect, dropped = "**Expect the total to be too large.**", "that was negative"
     if threshold > 1:
-        expect, dropped = "**The total is not the number of trips.**", f"below {threshold:,}"
+        expect = f"**The total is not the number of {plural(_unit(certificate))}.**"
+        dropped = f"below {threshold:,}"
     return fill(
         "counts-surplus",
-        spread=trips_amount(_spread(noise.law, scale)),
+        spread=trips_amount(_spread(noise.law, scale), _unit(certificate)),
         expect=expect,
         dropped=dropped,
         each=amount(each),
-        total=trips_amount(each * measures.cells),
+        total=trips_amount(each * measures.cells, _unit(certificate)),
+        units=plural(_unit(certificate)),
+        meaning="demand" if certificate.counts_trips else "true numbers",
     ).rstrip("\n")
 
 
-def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool, signed: bool) -> str:
+def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool, signed: bool, unit: str) -> str:
     table = "\n".join(
         f"| {item.feature} | {item.groups:,} | {amount(_spread(item.law, exact(item.scale)))} |" for item in features
     )
@@ -322,14 +396,15 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool
         after = "**Negative counts are noise**, as are most of the others: do not read single ones."
     if fitted:
         made = "the counts are those that are nearest to\nall of them, add up, and are not negative"
-        after = "The total, and sums over many types of trips, are relatively far more precise than single counts."
-    single = f"\n`{CELLS}` are the single types of trips."
+        types = f"types of {plural(unit)}"
+        after = f"The total, and sums over many {types}, are relatively far more precise than single counts."
+    single = f"\n`{CELLS}` are the single types of {plural(unit)}."
     if modelled:
         made, single = "a model was fitted to them. The counts\nare drawn from it: whole numbers that nearly add up", ""
         after = "**Read these sums.** Single counts, and other sums, follow from the model and may be far off."
     return f"""These sums were counted, each got noise, and {made}.{single}
 
-| sums by | number of sums | standard deviation of the noise on each, in trips |
+| sums by | number of sums | standard deviation of the noise on each, in {plural(unit)} |
 | --- | ---: | ---: |
 {table}
 
@@ -338,11 +413,12 @@ def _feature_words(features: list[FeatureNoise], *, fitted: bool, modelled: bool
 
 def expected_rows(expected: ExpectedError) -> list[tuple[str, ...]]:
     """Write what is predicted: what it is about, the names of columns, and a row for each level."""
+    units = plural(expected.noun)
     about = (
-        f"Predicted from public facts, for {several(expected.trips, 'trip')}{_hours(expected)}. The errors of an empty "
-        "table are 100 % of all trips at every level."
+        f"Predicted from public facts, for {several(expected.trips, expected.noun)}{_hours(expected)}. "
+        f"The errors of an empty table are 100 % of all {units} at every level."
     )
-    rows: list[tuple[str, ...]] = [(about,), ("level", "trips of each", "off by", "errors in all", "verdict")]
+    rows: list[tuple[str, ...]] = [(about,), ("level", f"{units} of each", "off by", "errors in all", "verdict")]
     for item in expected.levels:
         verdict = item.verdict.upper() if item.is_noise else item.verdict
         rows.append((item.level, amount(item.trips), f"±{amount(item.off)}", large_percent(item.error), verdict))
@@ -352,7 +428,8 @@ def expected_rows(expected: ExpectedError) -> list[tuple[str, ...]]:
 def expected_lines(expected: ExpectedError) -> list[str]:
     (about,), *rows = expected_rows(expected)
     width = max(len(row[0]) for row in rows)
-    return [about, *(f"  {row[0]:<{width}}  {row[1]:>13}  {row[2]:>8}  {row[3]:>13}  {row[4]}" for row in rows)]
+    num = max(13, len(rows[0][1]))
+    return [about, *(f"  {row[0]:<{width}}  {row[1]:>{num}}  {row[2]:>8}  {row[3]:>13}  {row[4]}" for row in rows)]
 
 
 def _hours(expected: ExpectedError) -> str:
@@ -376,17 +453,26 @@ def _expected_words(expected: ExpectedError) -> str:
             f"**These counts are noise.** Errors of {expected.levels[0].level} are about as large as if nothing had "
             "been\npublished. Read only the sums that the table does not call noise.\n\n"
         )
-    trips = f"{several(expected.trips, 'trip')}{_hours(expected)}"
-    return f"""{first}The errors below were predicted before any trip was counted, for {trips}
-that are spread as trips usually are. In an empty table, the errors add up to 100 % of the trips at every level.
+    unit, units = expected.noun, plural(expected.noun)
+    trips = f"{several(expected.trips, unit)}{_hours(expected)}"
+    return f"""{first}The errors below were predicted before any {unit} was counted, for {trips}
+that are spread as {units} usually are. In an empty table, the errors add up to 100 % of the {units} at every level.
 
-| sums by | number of sums | trips of a sum that has any | error of each | errors in all | verdict |
+| sums by | number of sums | {units} of a sum that has any | error of each | errors in all | verdict |
 | --- | ---: | ---: | ---: | ---: | --- |
 {table}"""
 
 
-def level_words(level: LevelError) -> str:
-    return f"{level.level} to ±{amount(level.off)} of {trips_amount(level.trips)} ({level.verdict})"
+def level_words(level: LevelError, unit: str = "trip") -> str:
+    return f"{level.level} to ±{amount(level.off)} of {trips_amount(level.trips, unit)} ({level.verdict})"
+
+
+def predicted_words(expected: ExpectedError) -> str:
+    return f"Predicted {'; '.join(level_words(level, expected.noun) for level in expected.levels)}"
+
+
+def _unit(certificate: Certificate) -> str:
+    return "trip" if certificate.counts_trips else certificate.guarantee.protects
 
 
 def _noise_lines(certificate: Certificate) -> list[str]:
@@ -395,11 +481,11 @@ def _noise_lines(certificate: Certificate) -> list[str]:
         noise = measures.noise
         if noise is None:
             return []
-        spread = trips_amount(_spread(noise.law, exact(noise.scale)))
+        spread = trips_amount(_spread(noise.law, exact(noise.scale)), _unit(certificate))
         return [f"Noise       {noise.law}, standard deviation {spread} on each type"]
     return [
         f"Noise       {item.feature}: {_part_words(item)}, standard deviation "
-        f"{trips_amount(_spread(item.law, exact(item.scale)))} on each of {item.groups:,}"
+        f"{trips_amount(_spread(item.law, exact(item.scale)), _unit(certificate))} on each of {item.groups:,}"
         for item in measures.features
     ]
 
@@ -414,6 +500,6 @@ def amount(trips: float) -> str:
     return f"{trips:,.0f}" if trips >= 100 else f"{trips:.3g}"
 
 
-def trips_amount(trips: float) -> str:
+def trips_amount(trips: float, unit: str = "trip") -> str:
     text = amount(trips)
-    return f"{text} trip{'' if text == '1' else 's'}"
+    return f"{text} {unit if text == '1' else plural(unit)}"

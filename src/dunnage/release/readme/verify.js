@@ -386,6 +386,7 @@ const checker = (facts) => {
   const isSetValued = (content, item) => "distortion" in content.measures && !["numeric", "tree"].includes(item.domain.kind);
 
   function kindOf(content) {
+    if (content.kind === facts.kinds.counts) return ofTrips(content) ? content.kind : "categories";
     if (content.kind !== facts.kinds.rows) return content.kind;
     if (content.measures.slots) return "slots";
     return [facts.models.k, facts.models.sampled].includes(content.guarantee.model) ? "classes" : "noisy";
@@ -614,25 +615,27 @@ const checker = (facts) => {
     const [from, to] = facts.ends[has(content, facts.ends.zone[0]) ? "zone" : "stop"];
     return has(content, to) ? [from, to] : [from]; // boardings have no destination
   };
-  const cellColumns = (content) => [...endsOf(content), "window", ...(has(content, "day") ? ["day"] : [])];
+  const ofTrips = (content) => content.attributes.some(({ kind }) => kind === facts.stop);
+  const cellColumns = (content) =>
+    ofTrips(content) ? [...endsOf(content), "window", ...(has(content, "day") ? ["day"] : [])] : content.attributes.map(({ name }) => name);
   const columnsOfCounts = (content) => ({ data: [...cellColumns(content).map((name) => [name, "text"]), ["count", "integer"]] });
 
   function* checkCounts(content, { data }) {
     const { measures } = content;
     const named = new Map(content.attributes.map((item) => [item.name, item]));
     const columns = cellColumns(content);
-    states(content.attributes.map((item) => item.name).join() === columns.join(), "the attributes do not describe the types of trips");
+    states(content.attributes.map((item) => item.name).join() === columns.join(), "the attributes do not describe what is counted");
     const places = columns.map((name) => {
       const code = new Map(labelsOf(named.get(name).domain).map((label, at) => [shown(label), at]));
       const { values, codes } = data.of[name];
       need(values.every((value) => code.has(value)), `data: a label of ${name} is not in the public domain`);
       return { num: code.size, at: (line) => code.get(values[codes[line]]) };
     });
-    const num = endsOf(content).length;
+    const num = ofTrips(content) ? endsOf(content).length : places.length;
     const sorted = [...places.slice(num).reverse(), ...places.slice(0, num)]; // by day, window, origin, destination
     for (let line = 1; line < data.num; line++) {
       const differs = sorted.find(({ at }) => at(line) !== at(line - 1));
-      need(differs && differs.at(line) > differs.at(line - 1), "data: a type of trips is listed twice, or out of order");
+      need(differs && differs.at(line) > differs.at(line - 1), "data: a type is listed twice, or out of order");
     }
     const { values, codes } = data.of.count;
     const signed = content.mechanism.negatives === true;
@@ -647,7 +650,7 @@ const checker = (facts) => {
     states(riders === Boolean(measures.contribution), "does not state how many trips of a rider were counted");
     const epsilons = (measures.features ?? []).filter((item) => item.epsilon !== undefined).map((item) => real(item.epsilon));
     states(epsilons.every((part) => part > 0), "a part of epsilon is not above 0");
-    yield `${several(trips, "trip")} of ${several(data.num, "type")}; each type is one of the ${cells} of the public domain, listed once and in order`;
+    yield `${several(trips, ofTrips(content) ? "trip" : content.guarantee.protects)} of ${several(data.num, "type")}; each type is one of the ${cells} of the public domain, listed once and in order`;
   }
 
   // Estimates from reports of vehicles
