@@ -4,8 +4,10 @@
     python benchmarks/refusals.py [--draws 100] [--feed GTFS.zip]
 
 Maps of a few busy places, of many, of a thin fleet, of nothing but chance, and of the stops of a feed (weighted by
-their departures), on 64 to 1,024 cells. Distances are sums of absolute and of squared differences; a map is *nearer* if
-it is by either, and *further* if it is by both. Each draw perturbs all reports again.
+their departures), on 64 to 1,024 cells. Distances of exact cells are sums of absolute and of squared differences; a
+map is *nearer* if it is by either, *nearer by all* if it is by both, and *further* if it is by neither. Maps of disks
+are for roughly where, so theirs is how far mass has to be moved (the mean over directions). Each draw perturbs all
+reports again.
 """
 
 from __future__ import annotations
@@ -71,20 +73,33 @@ def judge(kind: str, level: int, epsilon: str, num: int, method: str, draws: int
     mechanism, cells = mechanism_of(task, duty), grid.num_cells
     found = [cells if np.isnan(lon) else grid.cell(lon, lat) for lon, lat in zip(*places, strict=True)]
     truth = np.bincount(found, minlength=cells + 1)[:cells] / num
-    even, result = np.full(cells, truth.sum() / cells), Counter[str]()
+    result, places_of_cells = Counter[str](), np.array([grid.column_row(cell) for cell in range(cells)])
+    lines = [places_of_cells @ (np.cos(angle), np.sin(angle)) for angle in np.linspace(0, np.pi, 8, endpoint=False)]
+    orders = [np.argsort(line) for line in lines]
+
+    def distances(map_: np.ndarray) -> list[float]:
+        gap = map_ - truth
+        if method != "disk":
+            return [np.abs(gap).sum(), (gap**2).sum()]
+        gap = map_ / map_.sum() - truth / truth.sum()
+        moved = zip(lines, orders, strict=True)
+        return [sum(np.abs(np.cumsum(gap[order])[:-1] * np.diff(line[order])).sum() for line, order in moved)]
+
+    even = [0.0, 0.0] if kind == "even" else distances(np.full(cells, truth.sum() / cells))
     for _ in range(draws):
-        tally = perturb_column(mechanism, "all", places, Noise(), purpose="places")
-        released = estimate([tally], task, allow_noise=True)
-        map_ = np.array(released.data.column("value").to_pylist()[:cells])
-        nearer = [np.sum(np.abs(map_ - truth) ** p) < np.sum(np.abs(even - truth) ** p) for p in (1, 2)]
+        tally, verdict = perturb_column(mechanism, "all", places, Noise(), purpose="places"), "released"
         try:
-            estimate([tally], task)
-            result["released, further"] += not any(nearer)
-            result["released"] += 1
+            released = estimate([tally], task)
         except Refusal:
+            released, verdict = estimate([tally], task, allow_noise=True), "refused"
+        map_ = np.array(released.data.column("value").to_pylist()[:cells])
+        nearer = [own < other for own, other in zip(distances(map_), even, strict=False)]
+        result[verdict] += 1
+        if verdict == "released":
+            result["released, further"] += not any(nearer)
+        else:
             result["refused, nearer"] += any(nearer)
-            result["refused, nearer by both"] += all(nearer)
-            result["refused"] += 1
+            result["refused, nearer by all"] += all(nearer)
     return result
 
 
@@ -95,16 +110,19 @@ def main() -> None:
     given = parser.parse_args()
     kinds = ["six towns", "forty towns", "one town", "even", "half missing", "nearly all missing"]
     total = Counter[str]()
-    for kind, method in itertools.product((*kinds, *["stops"] * bool(given.feed)), ("best", "disk")):
+    for kind, method in itertools.product((*["stops"] * bool(given.feed), *kinds), ("best", "disk")):
         for level, epsilon, num in SETTINGS:
             result = judge(kind, level, epsilon, num, method, given.draws, given.feed)
-            total += result
+            total.update(
+                {f"{'even' if kind == 'even' else 'other'} places, {method}, {n}": c for n, c in result.items()}
+            )
             words = ", ".join(f"{name} {count}" for name, count in sorted(result.items()))
             print(
                 f"{kind:18} {method:5} {4 ** (level - 1):5} cells  epsilon {epsilon:3} {num:6} devices: {words}",
                 flush=True,
             )
-    print("all:", dict(total))
+    for name, count in sorted(total.items()):
+        print(f"{name}: {count}")
 
 
 if __name__ == "__main__":

@@ -581,7 +581,7 @@ def test_errors_of_means_are_within_what_is_predicted_at_worst(tmp_path):
     assert 0 < np.isnan(speed).mean() < 0.1
     assert 0 <= np.nanmin(speed) <= np.nanmax(speed) <= 130
     assert 0 <= np.nanmin(load) <= np.nanmax(load) <= 40
-    drawn = measure_fleet(case, _chosen(case, "telemetry: hybrid epsilon=1"))
+    drawn = measure_fleet(case, _chosen(case, "telemetry: designed epsilon=1"))
     # 20 fleets of two numbers: a mean square of five times its mean comes up less than once in 1e9 times.
     assert drawn.cost < math.sqrt(5) * drawn.figures["predicted_at_worst"]
     assert drawn.figures["vehicles"] == 300

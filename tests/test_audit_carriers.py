@@ -289,7 +289,7 @@ def chances_of_symbols(law, point):
 KINDS = [laws.Duchi, laws.Warner, laws.Piecewise, laws.PublishedPiecewise, laws.SquareWave, laws.LaplaceNumber]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, laws.Hybrid])
+@pytest.mark.parametrize("kind", [*KINDS, laws.Hybrid, laws.PublishedHybrid])
 def test_number_guesses_against_all_points_and_symbols(kind):
     values = np.array([-1.0, -0.9, -0.4, -0.35, 0.0, 0.2, 0.21, 0.7, 1.0, math.nan])
     weights = tracking.bucket_weights(values, 4, 3)

@@ -82,6 +82,7 @@ def paths(proved=True, **parameters):
 
 CASES = {
     "hybrid": numbers(),
+    "hybrid as published": numbers(method="published-hybrid"),
     "piecewise": numbers(method="piecewise"),
     "duchi": numbers(method="duchi"),
     "harmony": numbers(method="harmony"),

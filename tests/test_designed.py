@@ -112,6 +112,7 @@ def test_reports_and_estimates() -> None:
     num, value, squares = moments_of(law, part)
     values = np.repeat(law.values, part.counts)
     assert (num, value, squares) == pytest.approx((20_000, values.mean(), ((values - values.mean()) ** 2).sum()))
+    assert perturb_column(numbers, tier, [true[:0]], noise).num_reports == 0
     payload = numbers.perturb({"speed": 60.0}, tier=tier, noise=noise)
     assert len(payload) == 1
     ((attribute, key, symbol),) = numbers.read(payload, tier=tier)

@@ -11,11 +11,22 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
-from scipy.stats import chisquare
+from scipy.stats import binom, chisquare
 
 from dunnage.auditing.carriers import channel_matrix
 from dunnage.collecting.batch import disks, perturb_column
-from dunnage.collecting.estimate import DiskChannel, disk_map, estimate_shares, is_noise
+from dunnage.collecting.estimate import (
+    Combination,
+    DiskChannel,
+    Intervals,
+    Shares,
+    _disk_chances,
+    disk_map,
+    estimate_shares,
+    is_noise,
+    project_shares,
+)
+from dunnage.collecting.tally import Counts
 from dunnage.devices.places import Disk, LocalLocation, enumerated_loss
 from dunnage.devices.subjects import Grid
 from dunnage.errors import ParameterError
@@ -163,6 +174,29 @@ def test_crowded_maps_are_released_and_even_ones_are_noise() -> None:
             mechanism, shares, tally = map_of(method, grid, "1", even)
             refused[method] += is_noise(shares, grid.num_cells, mechanism.channel("all"), [tally])
     assert min(refused["best"], refused["disk"]) >= 8  # 19 are expected: below 9 comes in no run in a billion
+
+
+def test_one_place_that_stands_out_is_no_noise() -> None:
+    size, sd = 1024, 0.04
+    variance = np.full(size, sd**2)
+    for scores, noise in ((3.0, True), (5.0, False)):  # of 1,024 places, one has 4.06 in one even map of 20
+        value = np.zeros(size)
+        value[7] = scores * sd
+        unbiased, shown = Intervals(value, value - sd, value + sd, variance), project_shares(value)
+        shares = Shares(shown, shown, shown, Combination(rule="one tier"), unbiased)
+        assert is_noise(shares, size, None, []) is noise
+    # Of the reports behind a disk, so many in the disk of one place: exact binomial chances.
+    law = law_of(3, "1")
+    matrix, missing = matrix_of(law), 0.25
+    found = np.random.default_rng(8).multinomial(900, np.full(law.num_symbols, 1 / law.num_symbols))
+    part = Counts.zeros("symbols", law.num_symbols)
+    found[-1] = round(900 * (missing * matrix[-1, -1] + (1 - missing) * matrix[0, -1]))
+    part.counts[:], part.num = found, int(found.sum())
+    missing = (found[-1] / part.num - matrix[0, -1]) / (matrix[-1, -1] - matrix[0, -1])
+    even = np.append(np.full(law.grid.num_cells, (1 - missing) / law.grid.num_cells), missing) @ matrix
+    inside = matrix[:-1, :-1] > 1.5 * matrix[:-1, :-1].min()
+    expected = binom.sf(inside @ found[:-1] - 1, part.num, inside @ even[:-1])
+    assert _disk_chances(law, part) == pytest.approx(expected)
 
 
 def test_what_a_disk_cannot_do() -> None:

@@ -58,9 +58,9 @@ def test_numbers(tmp_path: Path, record: bool) -> None:
 
 def published(here: Here) -> None:
     here.line("generate telemetry -o telemetry.csv --size 40 --readings 3 --attributes 3 --seed 1", quiet=True)
-    policy = (here.folder / "telemetry.toml").read_text()
-    here.write("published.toml", policy + "as_published = true\n")
-    here.write("piecewise.toml", policy + 'method = "piecewise"\nsampled = 2\n')
+    policy, starter = (here.folder / "telemetry.toml").read_text(), 'method = "designed"'
+    here.write("published.toml", policy.replace(starter, "as_published = true"))
+    here.write("piecewise.toml", policy.replace(starter, 'method = "piecewise"\nsampled = 2'))
     here.leave_out("telemetry.csv", "telemetry.toml")
     for name in ("published", "piecewise"):
         here.lines(f"""

@@ -49,7 +49,7 @@ from dunnage.tables.reader import data_files, parquet_files
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 METHODS = {
-    LocalNumeric.name: ("hybrid", "piecewise", "duchi", "laplace"),
+    LocalNumeric.name: ("designed", "piecewise", "duchi", "laplace"),
     LocalLocation.name: ("best", "randomised-response", "subset-selection", "projective"),
     LocalTrajectory.name: ("best", "projective"),
 }

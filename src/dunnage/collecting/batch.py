@@ -447,7 +447,8 @@ def _split(law: InClear, indices: IntArray) -> tuple[IntArray, IntArray]:
 def _members(groups: IntArray) -> Iterator[tuple[int, IntArray]]:
     order = np.argsort(groups, kind="stable")
     names, starts = np.unique(groups[order], return_index=True)
-    yield from zip(names.tolist(), np.split(order, starts[1:]), strict=True)
+    # Without any member, splitting would still make one part.
+    yield from zip(names.tolist(), np.split(order, starts[1:])[: names.size], strict=True)
 
 
 def perturbed(law: Any, indices: IntArray, noise: Noise) -> Any:

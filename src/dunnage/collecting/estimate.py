@@ -101,7 +101,7 @@ _MAX_REACH = 1 << 12
 _NEGLIGIBLE = 40  # moves less likely than exp(-40) times no move are ignored
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _JUDGED = 24  # predicted maps, to see how far the released one is from the truth
-_EVEN = 0.05  # reports that are this likely for an even map, or likelier, say nothing about places
+_EVEN = 0.05  # reports that are this likely for an even map, or likelier, do not show that places differ
 _SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain, for weights
 
 
@@ -562,15 +562,18 @@ def estimate_shares(
 
 def is_noise(shares: Shares, num_places: int, law: object, tallies: Sequence[Tally]) -> bool:
     """Judge by the reports whether a map or table is further from the truth than one with equal shares."""
-    from scipy.special import ndtri
+    from scipy.special import ndtr, ndtri
 
     if isinstance(law, Planar):  # its blur is what makes it noise, and that is the same for all maps
         return True
-    if isinstance(law, Disk):  # nothing but chance, if the reports are those of an even map
-        return all(_looks_even(law, next(iter(tally.parts.values()))) for tally in tallies if tally.num_reports)
+    if isinstance(law, Disk):  # nothing but chance, if no disk has more reports than those of an even map
+        parts = [next(iter(tally.parts.values())) for tally in tallies if tally.num_reports]
+        return not any(_stands_out(_disk_chances(law, part)) for part in parts)
+    value, variance, released = (part[:num_places] for part in (*shares.unbiased[::3], shares.value))
+    if _stands_out(ndtr((value.mean() - value) / np.sqrt(np.maximum(variance, 1e-300)))):
+        return False
     # Distances are predicted around a plausible truth: the released map, drawn towards the even one until it differs
     # from that by as much as the reports do beyond their noise.
-    value, variance, released = (part[:num_places] for part in (*shares.unbiased[::3], shares.value))
     even, total = float(released.mean()), float(released.sum())
     signal = float(((value - value.mean()) ** 2).sum() - variance.sum())
     away = math.sqrt(float(((released - even) ** 2).sum()))
@@ -587,15 +590,24 @@ def is_noise(shares: Shares, num_places: int, law: object, tallies: Sequence[Tal
     )
 
 
-def _looks_even(law: Disk, part: Part) -> bool:
-    from scipy.special import chdtrc
+def _stands_out(chances: FloatArray) -> bool:
+    """Return whether one of many values, each that large with its chance if places do not differ, is too large."""
+    return bool(chances.size * chances.min() <= _EVEN)
+
+
+def _disk_chances(law: Disk, part: Part) -> FloatArray:
+    """Return how likely the disk of each place would have as many reports, or more, on an even map."""
+    from scipy.special import betainc
 
     assert isinstance(part, Counts)
-    places, missing = law.grid.num_cells, (part.counts[-1] / part.num * DiskChannel(law).total / law.size - 1)
-    missing = min(max(float(missing) / (math.exp(float(law.epsilon)) - 1), 0.0), 1.0)
-    due = DiskChannel(law).reports(np.append(np.full(places, (1 - missing) / places), missing)) * part.num
-    distance = float(((part.counts - due) ** 2 / due).sum())
-    return float(chdtrc(part.counts.size - 1, distance)) > _EVEN
+    channel, places = DiskChannel(law), law.grid.num_cells
+    missing = (part.counts[-1] / part.num * channel.total / law.size - 1) / (channel.odds - 1)
+    missing = min(max(float(missing), 0.0), 1.0)
+    even = channel.reports(np.append(np.full(places, (1 - missing) / places), missing))
+    due = np.clip(channel.inside(even)[:-1], 0.0, 1.0)
+    found = np.rint(channel.inside(part.counts)[:-1])
+    # At least so many of all reports: the binomial tail.
+    return np.where(found > 0, betainc(np.maximum(found, 1), part.num - found + 1, due), 1.0)
 
 
 def tier_shares(law: object, tally: Tally, confidence: float) -> Intervals:
@@ -821,6 +833,12 @@ class DiskChannel:
         whole = weights[:-1].sum() + last
         return np.asarray((whole + (self.odds - 1) * np.append(near, last)) / self.total)
 
+    def inside(self, reports: FloatArray | IntArray) -> FloatArray:
+        """Return how many reports are in the disk of each place; for the last, outside or missing, its own."""
+        image = np.append(reports[:-1], 0.0)
+        near = (self.places(image)[:-1] * self.total - image.sum()) / (self.odds - 1)
+        return np.append(near, reports[-1])
+
 
 def disk_map(
     laws: Sequence[Disk], counts: Sequence[FloatArray], confidence: float | None
@@ -845,9 +863,7 @@ def disk_map(
     # its share is at most what reports in its disk exceed that by; others may cause it as well, so it may be 0.
     (channel,), (num,) = channels, nums
     least = channel.law.size / channel.total
-    image = np.append(counts[0][:-1], 0.0)
-    inside = np.append((channel.places(image)[:-1] * channel.total - image.sum()) / (channel.odds - 1), counts[0][-1])
-    inside = np.clip(np.rint(inside), 0, num)  # reports in the disk of each place
+    inside = np.clip(np.rint(channel.inside(counts[0])), 0, num)
     most = (binomial_bounds(inside, int(num), confidence)[1] - least) / (least * (channel.odds - 1))
     upper = np.maximum(np.clip(most, 0.0, 1.0), shares)
     return shares, Intervals(shares, np.zeros(shares.size), upper, (upper / 2) ** 2)
@@ -876,7 +892,7 @@ class Lines:
             verdict = mechanism.noise_verdict(num)
             shares = estimate_shares(mechanism, tallies, confidence=level, rule=combine)
             located = isinstance(mechanism, LocalLocation) and promises.has_outside(mechanism)
-            num_places = mechanism.grid.num_cells if located else shares.value.size
+            num_places = promises.num_inside(mechanism)
             law = mechanism.channel(tallies[0].tier)
             if verdict.is_noise and not is_noise(shares, num_places, law, tallies):
                 verdict = replace(verdict, is_noise=False, message=verdict.message + promises.CROWDED)

@@ -115,6 +115,14 @@ def has_outside(mechanism: LocalLocation) -> bool:
     return not isinstance(mechanism.channel(mechanism.levels[0]), Planar)
 
 
+def num_inside(mechanism: LocalLocation | LocalTrajectory) -> int:
+    """Return the number of shares of places or paths, without the last one if it is of those outside or missing."""
+    if isinstance(mechanism, LocalLocation):
+        return mechanism.grid.num_cells
+    last = num_paths(mechanism) - 1
+    return last + (mechanism.paths.cells(last) is not None)
+
+
 def num_paths(mechanism: LocalTrajectory) -> int:
     return mechanism.channel(mechanism.levels[0]).num_inputs
 

@@ -363,19 +363,20 @@ class SquareWave(WindowLaw):
 
 
 class Hybrid(NumberLaw):
-    """The piecewise law with probability ``1 - e^(-epsilon/2)``, else Duchi's; the symbol says which one it is."""
+    """A piecewise law with probability ``1 - e^(-epsilon/2)``, else Duchi's; the symbol says which one it is."""
 
     # Symbols -N .. N are the piecewise law's, -N-1 and N+1 the signs of Duchi's. The coin does not depend on the
     # number, and each law is unbiased by itself, so an estimate may weigh the two in the best way.
 
     key: ClassVar[str] = "hybrid"
-    piecewise: Piecewise
+    window_law: ClassVar[type[WindowLaw]] = Piecewise
+    piecewise: WindowLaw
     duchi: Duchi
     share: float  # the probability of the piecewise law
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        piecewise, duchi = (law(epsilon=self.epsilon, steps=self.steps) for law in (Piecewise, Duchi))
+        piecewise, duchi = (law(epsilon=self.epsilon, steps=self.steps) for law in (self.window_law, Duchi))
         share = float(1 - 1 / odds_of(self.epsilon / 2))
         vars(self).update(piecewise=piecewise, duchi=duchi, share=share, last=piecewise.last + 1)
 
@@ -394,10 +395,10 @@ class Hybrid(NumberLaw):
     def split(self, symbol: int) -> tuple[str, int]:
         if abs(symbol) == self.last:
             return Duchi.key, 1 if symbol > 0 else -1
-        return Piecewise.key, symbol
+        return self.window_law.key, symbol
 
     def part(self, key: str) -> NumberLaw:
-        parts = {Duchi.key: self.duchi, Piecewise.key: self.piecewise}
+        parts: dict[str, NumberLaw] = {Duchi.key: self.duchi, self.window_law.key: self.piecewise}
         if key not in parts:
             raise ParameterError(f"the hybrid law has the parts {' and '.join(parts)}. Got {shown(key)}.")
         return parts[key]
@@ -565,6 +566,17 @@ class PublishedPiecewise(WindowLaw):
         """Return enough symbols for a close window on a coarse grid, and the nearest half width."""
         stride = max(1, MAX_STRIDE // self.steps)
         return stride, round(self.steps * stride / odds_of(self.epsilon / 2))
+
+
+class PublishedHybrid(Hybrid):
+    """The hybrid law as published: the published window is the one that suits its coin."""
+
+    key: ClassVar[str] = "published-hybrid"
+    window_law: ClassVar[type[WindowLaw]] = PublishedPiecewise
+
+
+def published_hybrid(*, epsilon: Fraction, steps: int) -> PublishedHybrid | Duchi:
+    return (PublishedHybrid if epsilon > HYBRID_FROM else Duchi)(epsilon=epsilon, steps=steps)
 
 
 class LiteralPiecewise(PublishedPiecewise):
@@ -936,6 +948,7 @@ NumberReport = SampledReport | JointReport
 
 _LAWS: Mapping[str, Callable[..., NumberLaw]] = {
     "hybrid": hybrid,
+    PublishedHybrid.key: published_hybrid,
     "designed": designed,
     "piecewise": Piecewise,
     "harmony": Duchi,
@@ -986,9 +999,9 @@ class LocalNumeric(Tiered[NumberReport]):
     epsilon, tiers
         Privacy loss of one report, over all its numbers: one value for all devices, or public tiers.
     method
-        ``designed`` (least worst variance), ``hybrid``, ``piecewise``, ``laplace`` (means), ``square-wave``
-        (distributions), ``warner`` (each quantity a yes or no: ``steps = 1``), ``harmony`` (one number, by Duchi's),
-        ``duchi`` (the signs of all numbers at once).
+        ``designed`` (least worst variance), ``hybrid``, ``published-hybrid``, ``piecewise``, ``laplace`` (means),
+        ``square-wave`` (distributions), ``warner`` (each quantity a yes or no: ``steps = 1``), ``harmony`` (one number,
+        by Duchi's), ``duchi`` (the signs of all numbers at once).
     sampled
         How many numbers a report contains; None for ``max(1, min(d, floor(epsilon / 2.5)))``.
     as_published
