@@ -115,7 +115,7 @@ class Jobs:
         self._workers: dict[str, _Worker] = {}
         self._spare: _Worker | None = None
         self._cancelled, self._stages, self._lock = set[str](), dict[str, str](), threading.Lock()
-        self._early: dict[str, Any] = {}
+        self._early: dict[str, object] = {}  # parts of results, while jobs run
         self._closing = False
         self._mark_stopped()
 

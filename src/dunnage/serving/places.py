@@ -8,7 +8,7 @@ import math
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tomli_w
@@ -58,7 +58,16 @@ def _page(visit: Visit, problem: str) -> Response:
     )  # fmt: skip
 
 
-def _map(city: City) -> dict[str, Any] | None:
+class Drawn(NamedTuple):
+    """Stops on a map, north up."""
+
+    stops: list[tuple[float, float, int]]  # across, down and zone; -1: none
+    names: list[tuple[str, int, int]]  # of zones, amid their stops
+    width: float
+    height: float
+
+
+def _map(city: City) -> Drawn | None:
     """Return where stops are on a map, north up; None without coordinates."""
     if city.lat is None or city.lon is None:
         return None
@@ -74,7 +83,7 @@ def _map(city: City) -> dict[str, Any] | None:
         for zone, name in enumerate(city.zone_names)
     ]
     stops = list(zip(x.round(1).tolist(), y.round(1).tolist(), zones.tolist(), strict=True))
-    return {"stops": stops, "names": names, "width": WIDTH + 2 * MARGIN, "height": round(height + 2 * MARGIN)}
+    return Drawn(stops, names, WIDTH + 2 * MARGIN, round(height + 2 * MARGIN))
 
 
 def _save(visit: Visit) -> Response:

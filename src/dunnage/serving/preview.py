@@ -250,7 +250,7 @@ def _waits(rules: Policy, data: Path, period: str | None, city: Path | None) -> 
         Figure(name="Shuttles", value=sized, note=f"{needed} on true trips; {percent(cost)} too many or missing, "
                "zone by zone", state=RED if cost > HIGH_COST else GOOD),
         Figure(name="Mean wait", value=f"{number_text(round(wait / 60, 1))} min",
-               note=f"with those shuttles; {number_text(round(target / 60, 1))} min was asked for", state=longer),
+               note=f"with those shuttles; {number_text(round(target / 60, 1))} min is the target", state=longer),
         Figure(name="Without a shuttle", value=percent(lost), note="of rides, in zones that get none",
                state=RED if lost > HIGH_LOST else WARN if lost else GOOD),
     ], notes  # fmt: skip
