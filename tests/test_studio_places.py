@@ -22,7 +22,7 @@ from tests.test_studio_roles import Lines, database, filled_project, here, zippe
 import dunnage as dn
 from dunnage.model.policy import Policy
 from dunnage.serving.places import REST
-from dunnage.serving.preview import _NO_CITY, _waits, _within
+from dunnage.serving.preview import _NO_CITY, _NO_STOPS, _waits, _within
 from dunnage.serving.projects import Project
 from dunnage.serving.web import ADMIN, OFFICER, OWNER, PLANNER, Door, HttpError, Person, handle, hashed
 
@@ -130,6 +130,9 @@ def test_shuttles_and_waits_in_the_preview(here: Here) -> None:  # noqa: F811
     assert float(wait.value.removesuffix(" min")) > 0
     assert "true trips" in shuttles.note
     assert "on your trips" in words
+    text = (now.folder / now.policy).read_text().replace('level = "stop"', 'level = "zone"')
+    by_zone = Policy.from_text(text, path=now.folder / now.policy)
+    assert _waits(by_zone, data, None, None) == ([], _NO_STOPS)
     assert "longer than 0.01 seconds" in _within(0.01, lambda: threading.Event().wait(5) or ([], ""))[1]
 
     def fails() -> Any:

@@ -52,7 +52,7 @@ from dunnage.tables.dataset import Dataset, load
 from dunnage.text import number_text, percent, several
 
 NUM_LINES, NUM_LEFT_OUT, NUM_FINDINGS = 10, 50, 6
-PACK_SECONDS, TRUTH_SECONDS = 0.5, 0.5
+PACK_SECONDS, TRUTH_SECONDS = 1.0, 0.5
 HIGH_COST = 0.2  # share of extra trucks from which on the preview is red
 LOW_SEVERITY, HIGH_SEVERITY = 0.05, 0.5  # of what an attacker could learn: shown, and red
 HIGH_CHANCE = 0.34  # of naming a record, from which on the preview is red: fewer than three look alike
@@ -61,6 +61,10 @@ HIGH_LOST = 0.02  # share of rides in zones that get no shuttle, from which on t
 _NO_CITY = (
     "Shuttles and waits are not measured: the list of stops needs zones and coordinates (zone, lat, lon), or give a "
     "city: a GTFS feed or a city folder, as a zip."
+)
+_NO_STOPS = (
+    "Shuttles and waits are not measured: the policy counts trips between zones, and shuttles drive from stop to stop. "
+    "Count between stops to see them."
 )
 _ADVISE = "Measure it by dunnage advise --goal shuttles, which takes as long as it needs."
 GOOD, WARN, RED = "good", "warn", "red"
@@ -225,6 +229,8 @@ def _waits(rules: Policy, data: Path, period: str | None, city: Path | None) -> 
     """Measure what privacy costs in shuttles and waits, as the goal of advice does, on the owner's trips."""
     own = rules.schema.city
     parameters: Any = {key: value for key, value in rules.mechanism.items() if key != "name"}
+    if rules.schema.trip is not None and rules.schema.trip.level == "zone":
+        return [], _NO_STOPS
     if city is None and (own is None or own.zones is None or own.lat is None):
         return [], _NO_CITY
     with tempfile.TemporaryDirectory(prefix="city-") as folder:
