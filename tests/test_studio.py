@@ -196,7 +196,7 @@ def test_tables_of_a_file_move_to_postgresql_once_and_stay_with_one_studio(tmp_p
 def test_jobs_end_as_they_should(tmp_path, monkeypatch, database):
     (tmp_path / "jobs_of_test.py").write_text(
         "import sys, time, os\nwhat = sys.argv[1]\n"
-        "if what == 'nap': sys.stderr.write('progress: sleeping\\n'); sys.stderr.flush(); time.sleep(600)\n"
+        "if what == 'nap': sys.stderr.write('early: {\"answer\": 1}\\nprogress: sleeping\\n'); time.sleep(600)\n"
         "if what == 'much': x = bytearray(4 << 30)\n"
         "if what == 'fail': sys.stderr.write('error: no such thing\\n'); sys.exit(2)\n"
         "if what == 'crash': raise ValueError('private value')\n"
@@ -222,9 +222,10 @@ def test_jobs_end_as_they_should(tmp_path, monkeypatch, database):
         assert "private value" not in over(start("crash")).message
         while jobs.get(nap).stage != "sleeping":
             time.sleep(0.02)
+        assert jobs.get(nap).result == {"answer": 1}  # a part, while it runs
         process = jobs._workers[nap].process
         jobs.cancel(nap)
-        assert over(nap).state == "cancelled"
+        assert (over(nap).state, over(nap).result) == ("cancelled", {})
         assert process.poll() == -signal.SIGKILL
         again = start("nap")
         while jobs.get(again).state != "running":

@@ -88,6 +88,7 @@ def test_a_first_time_user_gets_from_a_file_to_a_release(chromium, apart, tmp_pa
         page.fill(f"#{field}", text)
     walk.click("text=Save and preview")
     page.wait_for_selector("text=Before and after")
+    page.wait_for_selector("text=Chance to name its truck")
     walk.look("preview")
     assert page.locator("table.sheet-table tbody tr").count() >= 20
     page.fill("#amount", "8")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from dunnage.errors import DunnageError
 
 STAGES = "DUNNAGE_PROGRESS"  # in the environment of a command: print every stage as a line, for programs
+EARLY = "early: "  # begins a line with a part of what a job will return
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _work: Callable[[Any], Any] | None = None

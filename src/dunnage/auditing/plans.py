@@ -417,17 +417,21 @@ def _num_fills(counts: IntArray) -> int:
 def _mean_of_bins(task: RepairTask) -> float | None:
     """Return the mean over bins of the probability that one fits; None if one cannot be counted."""
     counts, rooms, deadline = planned_counts(task), task.rooms, time.monotonic() + BINS_SECONDS
+    whole, sizes = task.whole.sum(axis=0), counts.sum(axis=0)
+    rows_of = np.split(np.argsort(task.group, kind="stable"), np.cumsum(sizes)[:-1])
     computed: dict[bytes, Fraction] = {}
     chances = []
     for bin_, room in enumerate(rooms):
         sort = counts[bin_].tobytes() + room.tobytes()
-        if sort not in computed:
-            alone = np.broadcast_to(task.whole.sum(axis=0), rooms.shape).copy()  # the others fit everything
-            alone[bin_] = np.minimum(room, alone[bin_])
-            fills = count_fills(Items(task.group, task.whole), FillSlots(counts, alone), deadline=deadline)
+        if sort not in computed:  # the others are one bin that fits everything, and only groups of this bin matter
+            groups = np.flatnonzero(counts[bin_])
+            pair = np.stack([counts[bin_, groups], sizes[groups] - counts[bin_, groups]])
+            rows = np.concatenate([rows_of[group] for group in groups.tolist()] or [np.zeros(0, dtype=np.int64)])
+            items = Items(np.repeat(np.arange(len(groups)), sizes[groups]), task.whole[rows])
+            fills = count_fills(items, FillSlots(pair, np.stack([np.minimum(room, whole), whole])), deadline=deadline)
             if fills is None:
                 return None
-            computed[sort] = Fraction(fills.number, _num_fills(counts))
+            computed[sort] = Fraction(fills.number, _num_fills(pair))
         chances.append(computed[sort])
     return float(sum(chances, Fraction(0)) / len(chances))
 

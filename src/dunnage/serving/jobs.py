@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from dunnage.collecting.store import Database
-from dunnage.processes import STAGES
+from dunnage.processes import EARLY, STAGES
 from dunnage.serving.web import log
 
 TABLE = """
@@ -59,7 +59,7 @@ class Job:
     by: str
     state: str
     stage: str
-    result: Any = field(repr=False)  # what it printed as JSON; private
+    result: Any = field(repr=False)  # what it printed as JSON, or while it runs a part of it; private
     message: str = field(repr=False)  # why it failed; private
     created: int
     ended: int | None
@@ -115,6 +115,7 @@ class Jobs:
         self._workers: dict[str, _Worker] = {}
         self._spare: _Worker | None = None
         self._cancelled, self._stages, self._lock = set[str](), dict[str, str](), threading.Lock()
+        self._early: dict[str, object] = {}  # parts of results, while jobs run
         self._closing = False
         self._mark_stopped()
 
@@ -184,7 +185,7 @@ class Jobs:
 
     def _made(self, row: Any) -> Job:
         job_id, project, kind, argv, spends, place, role, by, state, stage, result, message, created, ended = row
-        content = json.loads(result) if result else {}
+        content = json.loads(result) if result else self._early.get(job_id, {})
         stage = self._stages.get(job_id, stage)
         return Job(
             job_id, project, kind, tuple(json.loads(argv)), bool(spends), place, role, by, state, stage, content,
@@ -215,6 +216,7 @@ class Jobs:
         sql = "UPDATE jobs SET state = ?, result = ?, message = ?, stage = '', ended = ? WHERE id = ?"
         self._book.write(sql, state, result, message.replace("\0", ""), int(time.time()), job_id)
         self._stages.pop(job_id, None)
+        self._early.pop(job_id, None)
 
     def _run(self, job_id: str, argv: list[str], folder: Path) -> None:
         try:
@@ -237,6 +239,10 @@ class Jobs:
         try:
             assert worker.process.stderr is not None
             for line in worker.process.stderr:
+                if line.startswith(EARLY):
+                    with contextlib.suppress(ValueError):
+                        self._early[job_id] = json.loads(line.removeprefix(EARLY))
+                    continue
                 text = line.rstrip()[:4000]
                 if text.startswith(_STAGE):
                     self._stages[job_id] = text.removeprefix(_STAGE)

@@ -142,7 +142,7 @@ def _save_policy(visit: Visit) -> Response:
     return visit.go(visit.at("preview"))
 
 
-def _ready(visit: Visit) -> Project:
+def ready(visit: Visit) -> Project:
     """Return the project; without a policy, its columns come first."""
     project = visit.project
     if not project.now.policy:
@@ -155,7 +155,7 @@ def _ready(visit: Visit) -> Project:
 
 def _preview(visit: Visit) -> Response:
     """Show what publishing would do with the k or epsilon of the slider. It runs in the background."""
-    project, asked = _ready(visit), visit.request.query_params
+    project, asked = ready(visit), visit.request.query_params
     text = project.policy_text()
     policy = Policy.from_text(text, path=project.folder / project.policy)
     parameter = forms.privacy_parameter(str(policy.mechanism["name"]))
@@ -174,6 +174,8 @@ def _preview(visit: Visit) -> Response:
         "command": _command(visit, project, period, "-o", "release", "--dry-run"), "toml": text,
     }  # fmt: skip
     if visit.request.headers.get("hx-request"):
+        if not job.is_over and asked.get("seen") == job.stage:  # what is shown stays
+            return Response(status_code=204, headers=HEADERS)
         return HTMLResponse(draw.render("studio/preview_part.html", content), headers=HEADERS)
     return visit.page("preview", title="Preview", **content)
 
@@ -182,6 +184,7 @@ def _preview_job(visit: Visit, project: Project, text: str, capacity: str, perio
     """Return the job that previews a policy: the one that did, or a new one. Older ones that still run are useless."""
     file = visit.studio.projects.file(project)
     given = ["--data", file.name, "--ledger", visit.studio.ledger, "--capacity", capacity, "--period", period]
+    given += ["--city", project.settings["city"]] if project.settings.get("city") else []
     key = hashlib.sha256("\n".join([text, *given]).encode()).hexdigest()[:24]
     path = project.folder / "previews" / f"{key}.toml"
     argv = ("dunnage.serving.preview", "--policy", f"previews/{key}.toml", *given)
@@ -200,7 +203,7 @@ def _preview_job(visit: Visit, project: Project, text: str, capacity: str, perio
 
 def _keep(visit: Visit) -> Response:
     """Keep what the preview shows: its k or epsilon, or a remedy it offers."""
-    project, form = _ready(visit), visit.form
+    project, form = ready(visit), visit.form
     text, what = project.policy_text(), "Preview kept"
     if form.get("remedy"):
         job = visit.studio.jobs.get(form.get("job", ""))
@@ -272,7 +275,7 @@ def _release_of(job: Job) -> str:
 
 
 def _publish_page(visit: Visit) -> Response:
-    project = _ready(visit)
+    project = ready(visit)
     policy = Policy.read(project.folder / project.policy)
     book, file = book_of(visit, policy.dataset), visit.studio.projects.file(project)
     period = project.settings.get("period", "") if policy.period else ""
@@ -296,7 +299,7 @@ def _promise(policy: Policy) -> dict[str, object]:
 
 def _publish(visit: Visit) -> Response:
     """Publish: the one job that spends. It is started once; what becomes of it stands in the ledger."""
-    project, form = _ready(visit), visit.form
+    project, form = ready(visit), visit.form
     if project.version != visit.version:  # what is published must be what this page showed
         raise HttpError(409, "changed", "The project was changed since you opened this page. Look at it again first.")
     policy = Policy.read(project.folder / project.policy)
@@ -329,7 +332,7 @@ def _resume(visit: Visit) -> Response:
 
 def _propose(visit: Visit) -> Response:
     """Propose the release for somebody else to approve; nothing is spent."""
-    project = _ready(visit)
+    project = ready(visit)
     policy = Policy.read(project.folder / project.policy)
     period = visit.form.get("period", "").strip() if policy.period else ""
     file, key = visit.studio.projects.file(project), visit.studio.key_of(visit.person)
@@ -511,7 +514,7 @@ def _audit_page(visit: Visit) -> Response:
 
 
 def _next_page(visit: Visit) -> Response:
-    project = _ready(visit)
+    project = ready(visit)
     policy = Policy.read(project.folder / project.policy)
     files, period = visit.studio.projects.files(project), project.settings.get("period", "")
     how: Any = {"policy": policy, "same": None, "files": files, "period": period}
@@ -520,7 +523,7 @@ def _next_page(visit: Visit) -> Response:
 
 def _next(visit: Visit) -> Response:
     """Take the file of the next period under the same policy; warn if it is one that was there before."""
-    project, upload, form = _ready(visit), _upload(visit), visit.form
+    project, upload, form = ready(visit), _upload(visit), visit.form
     policy = Policy.read(project.folder / project.policy)
     before = visit.studio.projects.files(project)
     file = visit.studio.projects.add_file(project, upload.label, upload.file, upload.size)

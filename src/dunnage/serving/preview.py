@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import copy
 import math
+import queue
 import re
 import sys
+import tempfile
+import threading
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import tomli_w
 
+from dunnage.advising.frontier import DATA
 from dunnage.advising.rows import release_in_memory
+from dunnage.advising.sweep import AdviceRequest, BasePolicy, Candidate
+from dunnage.advising.trips import REPEATS, measure_shuttles, open_shuttles
 from dunnage.auditing.findings import Finding
 from dunnage.auditing.run import Audit, audit
 from dunnage.errors import DunnageError, NoPlanError
@@ -39,18 +47,31 @@ from dunnage.publishing import DryRun, clear, rehearse
 from dunnage.release import Release
 from dunnage.release.kinds import COUNTS
 from dunnage.release.kinds.counts import level_words
-from dunnage.serving.survey import run
+from dunnage.serving.survey import run, show_early
 from dunnage.showing.loads import guarantee_words
 from dunnage.tables.dataset import Dataset, load
 from dunnage.text import number_text, percent, plural, several
 
 NUM_LINES, NUM_LEFT_OUT, NUM_FINDINGS = 10, 50, 6
-PACK_SECONDS, TRUTH_SECONDS = 1.0, 1.0
+PACK_SECONDS, TRUTH_SECONDS = 1.0, 0.5
 HIGH_COST = 0.2  # share of extra trucks from which on the preview is red
 LOW_SEVERITY, HIGH_SEVERITY = 0.05, 0.5  # of what an attacker could learn: shown, and red
 HIGH_CHANCE = 0.34  # of naming a record, from which on the preview is red: fewer than three look alike
+WAIT_SECONDS = 60.0  # for fleets on true and on released trips
+HIGH_LOST = 0.02  # share of rides in zones that get no shuttle, from which on the preview is red
+_NO_CITY = (
+    "Shuttles and waits are not measured: the list of stops needs zones and coordinates (zone, lat, lon), or give a "
+    "city: a GTFS feed or a city folder, as a zip."
+)
+_NO_STOPS = (
+    "Shuttles and waits are not measured: the policy counts trips between zones, and shuttles drive from stop to stop. "
+    "Count between stops to see them."
+)
+_ADVISE = "Measure it by dunnage advise --goal shuttles, which takes as long as it needs."
 GOOD, WARN, RED = "good", "warn", "red"
 Tell = Callable[[str], None]
+Show = Callable[[Model], None]
+Waits = tuple[list["Figure"], str]  # and how they were measured, or why not
 _SET = re.compile(r'(\w+) = ("[^"]*"|[\d.]+)')
 _CHANGE = re.compile(rf"({_SET.pattern}(?:(?:, | and ){_SET.pattern})*) in \[(.+)\]")
 
@@ -108,9 +129,21 @@ class Preview(Model):
     findings: list[Warned]
     offers: list[Offer]
     not_measured: str = ""
+    waits: str = ""  # how shuttles and waits were measured, or what is missing for it
 
 
-def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capacity: list[str], tell: Tell) -> Preview:
+def preview(
+    policy: Path,
+    data: Path,
+    *,
+    ledger: str,
+    period: str | None,
+    capacity: list[str],
+    city: Path | None,
+    tell: Tell,
+    show: Show,
+) -> Preview:
+    """Preview a policy; what is known before plans are made and attacked is shown first."""
     tell("reading and checking the data")
     rules = Policy.read(policy)
     rows = load(data, rules, period=period)
@@ -120,21 +153,7 @@ def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capaci
     release, key = release_in_memory(rows, Noise())
     counts, left = release.kind == COUNTS, unplanned_rows(rows, key)
     plan, figures, not_measured = None, list[Figure](), ""
-    if capacity and not counts:
-        tell("packing")
-        try:
-            plan = pack(release, capacity=capacity, seconds=PACK_SECONDS)
-        except NoPlanError as error:
-            figures.append(Figure(name="Trucks", value="no plan", note=str(error), state=RED))
-    tell("measuring risk and cost")
-    try:
-        measured: Audit | None = audit(release, rows, plan, key=None if counts else key, seconds=TRUTH_SECONDS)
-    except DunnageError as error:  # some releases cannot be audited without a plan, or at all
-        measured, not_measured = None, str(error)
-    figures += _count_figures(dry) if counts else _figures(measured, plan)
-    risks = [(item.severity or 0, item) for item in (measured.findings if measured else ())]
-    risks.sort(key=lambda risk: -risk[0])
-    return Preview(
+    early = Preview(
         records=dry.num_rows,
         left_out=dry.num_left_out,
         unit=rules.schema.protects,
@@ -152,15 +171,96 @@ def preview(policy: Path, data: Path, *, ledger: str, period: str | None, capaci
         sheets=_most_frequent(rows, release) if counts else _side_by_side(rows, release, key),
         unplanned=_sheet(left.slice(0, NUM_LEFT_OUT)),
         num_unplanned=left.num_rows,
-        figures=figures,
-        findings=[
-            Warned(sentence=item.sentence, remedy=item.remedy, state=RED if severity >= HIGH_SEVERITY else WARN)
-            for severity, item in risks[:NUM_FINDINGS]
-            if severity >= LOW_SEVERITY
-        ],
-        offers=list(_offers(rules, dry, figures)),
-        not_measured=not_measured,
+        figures=_count_figures(dry) if counts else [],
+        findings=[],
+        offers=[],
     )
+    show(early)
+    if capacity and not counts:
+        tell("packing")
+        try:
+            plan = pack(release, capacity=capacity, seconds=PACK_SECONDS)
+        except NoPlanError as error:
+            figures.append(Figure(name="Trucks", value="no plan", note=str(error), state=RED))
+    tell("measuring risk and cost")
+    try:
+        measured: Audit | None = audit(release, rows, plan, key=None if counts else key, seconds=TRUTH_SECONDS)
+    except DunnageError as error:  # some releases cannot be audited without a plan, or at all
+        measured, not_measured = None, str(error)
+    figures += early.figures if counts else _figures(measured, plan)
+    risks = [(item.severity or 0, item) for item in (measured.findings if measured else ())]
+    risks.sort(key=lambda risk: -risk[0])
+    findings = [
+        Warned(sentence=item.sentence, remedy=item.remedy, state=RED if severity >= HIGH_SEVERITY else WARN)
+        for severity, item in risks[:NUM_FINDINGS]
+        if severity >= LOW_SEVERITY
+    ]
+    offers = list(_offers(rules, dry, figures))
+    more = {"figures": figures, "findings": findings, "offers": offers, "not_measured": not_measured}
+    final = early.model_copy(update=more)
+    if rules.schema.trip is None:
+        return final
+    show(final)
+    tell("sizing shuttles on true and on released trips")
+    waits, lacking = _within(WAIT_SECONDS, lambda: _waits(rules, data, period, city))
+    state = {"figures": [*waits, *figures], "waits": lacking}
+    return final.model_copy(update=state)
+
+
+def _within(seconds: float, work: Callable[[], Waits]) -> Waits:
+    """Measure for a limited time; what takes longer ends with the process."""
+    answers = queue.SimpleQueue[Waits]()
+
+    def answer() -> None:
+        try:
+            answers.put(work())
+        except DunnageError as error:
+            answers.put(([], f"Shuttles and waits are not measured: {error}"))
+        except Exception as error:  # its words may hold private values
+            answers.put(([], f"Shuttles and waits are not measured: {type(error).__name__}."))
+
+    threading.Thread(target=answer, daemon=True).start()
+    try:
+        return answers.get(timeout=seconds)
+    except queue.Empty:
+        return [], f"Shuttles and waits are not measured: it takes longer than {seconds:g} seconds. {_ADVISE}"
+
+
+def _waits(rules: Policy, data: Path, period: str | None, city: Path | None) -> Waits:
+    """Measure what privacy costs in shuttles and waits, as the goal of advice does, on the owner's trips."""
+    own = rules.schema.city
+    parameters: Any = {key: value for key, value in rules.mechanism.items() if key != "name"}
+    if rules.schema.trip is not None and rules.schema.trip.level == "zone":
+        return [], _NO_STOPS
+    if city is None and (own is None or own.zones is None or own.lat is None):
+        return [], _NO_CITY
+    with tempfile.TemporaryDirectory(prefix="city-") as folder:
+        if city is None:
+            assert own is not None
+            city = own.write(Path(folder) / "city")
+        request = AdviceRequest(
+            data=str(data), base=BasePolicy.of(rules), period=period, city=city, on=DATA, quick=True
+        )  # fmt: skip
+        subject = open_shuttles(request)
+    name = str(rules.mechanism["name"])
+    candidate, began = Candidate(name=name, mechanism=name, parameters=parameters, on=DATA), time.monotonic()
+    draws = [measure_shuttles(subject, candidate)]
+    while len(draws) < REPEATS and time.monotonic() - began < WAIT_SECONDS / 4:
+        draws.append(measure_shuttles(subject, candidate))
+    mean = {key: fmean(draw.figures[key] for draw in draws) for key in draws[0].figures}
+    cost, wait, target = fmean(draw.cost for draw in draws), mean["wait_seconds"], mean["wait_target_seconds"]
+    sized, needed = number_text(round(mean["shuttles"], 1)), number_text(round(mean["shuttles_needed"], 1))
+    longer = RED if wait > (1 + HIGH_COST) * target else WARN if wait > target else GOOD
+    lost = mean["unserved"]
+    notes = " ".join([f"Shuttles and waits: {several(len(draws), 'trial')} on your trips.", *subject.says])
+    return [
+        Figure(name="Shuttles", value=sized, note=f"{needed} on true trips; {percent(cost)} too many or missing, "
+               "zone by zone", state=RED if cost > HIGH_COST else GOOD),
+        Figure(name="Mean wait", value=f"{number_text(round(wait / 60, 1))} min",
+               note=f"with those shuttles; {number_text(round(target / 60, 1))} min is the target", state=longer),
+        Figure(name="Without a shuttle", value=percent(lost), note="of rides, in zones that get none",
+               state=RED if lost > HIGH_LOST else WARN if lost else GOOD),
+    ], notes  # fmt: skip
 
 
 def _found(measured: Audit | None, name: str) -> Finding | None:
@@ -307,8 +407,10 @@ def main() -> None:
             Path(given["--data"]),
             ledger=given["--ledger"],
             period=given.get("--period") or None,
+            city=Path(given["--city"]) if given.get("--city") else None,
             capacity=[text for text in given.get("--capacity", "").split(",") if text.strip()],
             tell=tell,
+            show=show_early,
         )
     )
 

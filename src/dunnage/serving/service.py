@@ -177,7 +177,7 @@ class Service:
         self.store = Store.open(settings.database or self.data)
         local = Person("you", frozenset(PEOPLE)) if settings.is_loopback else None
         self.door = Door(local, secure=settings.tls_in_front)
-        self.door.keep = self._keep_person
+        self.door.keep, self.door.drop = self._keep_person, self._drop_person
         for key, name, roles in self.store.book.rows("SELECT hash, name, roles FROM people"):
             self.people[bytes(key)] = Person(name, frozenset(roles.split()))
         try:
@@ -209,6 +209,9 @@ class Service:
     def invite(self, name: str, role: str) -> str:
         """Give a person or program a role; return the token, which is shown once."""
         return self.door.invite(name, role)
+
+    def _drop_person(self, key: bytes) -> None:
+        self.store.book.write("DELETE FROM people WHERE hash = ?", key)
 
     def _keep_person(self, key: bytes, person: Person) -> None:
         self.store.book.write("INSERT INTO people VALUES (?, ?, ?)", key, person.name, " ".join(sorted(person.roles)))

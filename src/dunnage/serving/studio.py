@@ -199,7 +199,7 @@ class Studio:
     def __init__(
         self, settings: StudioSettings, door: Door | None = None, provider: signin.Provider | None = None
     ) -> None:
-        from dunnage.serving import officer, owner, planner, signin
+        from dunnage.serving import officer, owner, places, planner, signin
 
         self.settings, self.folder = settings, Path(os.path.abspath(settings.folder))
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ class Studio:
         self.tidy()
         site = settings.site or f"http://localhost:{settings.listen.rpartition(':')[2]}"
         self.signing = signin.SignIn(site, provider)
-        self._parts = [owner, planner, officer, signin]  # modules with ROUTES and NAV
+        self._parts = [owner, places, planner, officer, signin]  # modules with ROUTES and NAV
 
     def tidy(self) -> None:
         """Delete previews and finished jobs that are old: when the studio starts, and at most once a day."""
@@ -244,9 +244,8 @@ class Studio:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        folder = self.folder / "keys"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', person.name)}-{web.hashed(person.name).hex()[:8]}.pem"
+        path = self._key_file(person)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         if not path.exists():
             key, pem = Ed25519PrivateKey.generate(), serialization.Encoding.PEM
             private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -255,6 +254,18 @@ class Studio:
                 with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
                     sink.write(content)
         return path
+
+    def _key_file(self, person: Person) -> Path:
+        name = f"{re.sub(r'[^A-Za-z0-9-]', '_', person.name)}-{web.hashed(person.name).hex()[:8]}.pem"
+        return self.folder / "keys" / name
+
+    def retire_key(self, person: Person) -> None:
+        """Delete the key of somebody who left: nobody of the same name signs with it. Its public half stays."""
+        path = self._key_file(person)
+        public = path.with_suffix(".pub.pem")
+        path.unlink(missing_ok=True)
+        if public.exists():
+            os.rename(public, public.with_name(f"{path.stem}.left-{time.time_ns()}.pub.pem"))
 
     @property
     def link(self) -> str:
@@ -429,13 +440,26 @@ def _people(visit: Visit) -> Response:
 
 
 def _people_page(visit: Visit, token: str) -> Response:
-    people = sorted((person.name, ", ".join(sorted(person.roles))) for person in visit.studio.door.people.values())
+    people = [(web.handle(key), *person) for key, person in visit.studio.door.people.items()]
+    people.sort(key=lambda one: (one[1].lower(), one[0]))
     return visit.page("people", title="People", people=people, token=token, offers=STUDIO)
 
 
 def _invite(visit: Visit) -> Response:
     token = visit.studio.door.invite(visit.form.get("name", "").strip(), visit.form.get("role", ""))
     return _people_page(visit, token)
+
+
+def _remove(visit: Visit) -> Response:
+    """Remove a person: token, sessions, passkeys, accounts and signing key. What they signed stays in the ledger."""
+    studio, wanted = visit.studio, visit.form.get("person", "")
+    key = next((key for key in studio.door.people if web.handle(key) == wanted), b"")
+    person = studio.door.remove(key)
+    for table in ("passkeys", "accounts"):
+        studio.book.write(f"DELETE FROM {table} WHERE person = ?", key)
+    if person.name not in {one.name for one in (*studio.door.people.values(), visit.person)}:
+        studio.retire_key(person)
+    return visit.go("/studio/people")
 
 
 def _sign_in_page(visit: Visit) -> Response:
@@ -490,6 +514,8 @@ def _job_events(visit: Visit) -> Response:
     async def events() -> AsyncIterator[str]:
         last = ""
         for _ in range(int(_EVENTS_FOR / _EVENT_SECONDS)):
+            if await run_in_threadpool(visit.studio.door.person, visit.request) is None:
+                return  # somebody who was removed, or signed out
             now = await run_in_threadpool(jobs.get, job.id) or job
             place = now.place if now.state == job_states.DONE else f"/studio/jobs/{job.id}"
             text = json.dumps({"says": _says(now), "over": now.is_over, "place": place})
@@ -529,6 +555,7 @@ ROUTES: Routes = {
     "GET /studio/projects/{project}": (STUDIO, _project),
     "GET /studio/people": ((ADMIN,), _people),
     "POST /studio/people": ((ADMIN,), _invite),
+    "POST /studio/people/remove": ((ADMIN,), _remove),
     "GET /studio/sign-in": ((ANYONE,), _sign_in_page),
     "POST /studio/sign-in": ((ANYONE,), _sign_in),
     "POST /studio/sign-out": ((ANYONE,), _sign_out),

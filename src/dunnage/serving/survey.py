@@ -17,6 +17,7 @@ from dunnage.model.documents import Model
 from dunnage.model.draft import draft_policy, is_code, likely_story, role_hint, unit_of
 from dunnage.model.policy import Document
 from dunnage.model.schema import Role
+from dunnage.processes import EARLY
 from dunnage.tables.dataset import remarks_of, surveyed
 
 
@@ -76,6 +77,11 @@ def run(work: Callable[[], Model]) -> None:
         print_error("InternalError", f"unexpected: {type(error).__name__}. This is a bug in Dunnage, not your mistake.")
     else:
         sys.stdout.write(content.model_dump_json())
+
+
+def show_early(content: Model) -> None:
+    """Show a part of what a job will return. It is kept in memory, and only while the job runs."""
+    sys.stderr.write(f"{EARLY}{content.model_dump_json()}\n")
 
 
 def print_error(kind: str, message: str) -> None:

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import secrets
+import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable
@@ -77,6 +78,11 @@ def hashed(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
+def handle(key: bytes) -> str:
+    """Name a person in a form; neither the token nor its hash can be told from it."""
+    return hashed(key.hex()).hex()[:32]
+
+
 def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ParameterError("a name has 1 to 64 letters, digits, dots, dashes and spaces, and begins with a letter.")
@@ -94,8 +100,10 @@ class Door:
     def __init__(self, local: Person | None, *, secure: bool = False) -> None:
         self.people: dict[bytes, Person] = {}  # by the hash of their token
         self.keep: Callable[[bytes, Person], None] | None = None  # keeps an invited person; None where there are none
+        self.drop: Callable[[bytes], None] | None = None  # forgets one
         self.book: Database | None = None  # where sessions are kept; without one they end with the process
         self._secure, self._here = secure, dict[bytes, tuple[bytes, int]]()
+        self._lock = threading.Lock()
         self._local, self.code = local, secrets.token_urlsafe(24) if local is not None else ""
 
     def person(self, request: Request, *, changes: bool = False) -> Person | None:
@@ -143,6 +151,23 @@ class Door:
         self.keep(hashed(token), person)
         self.people[hashed(token)] = person
         return token
+
+    def remove(self, key: bytes) -> Person:
+        """Remove a person or program: the token and every session end at once. One admin always stays."""
+        with self._lock:
+            person = self.people.get(key)
+            if person is None:
+                raise HttpError(404, "no_person", "There is no such person.")
+            if ADMIN in person.roles and sum(ADMIN in one.roles for one in self.people.values()) == 1:
+                raise HttpError(409, "last_admin", "This is the last admin. Invite another admin first.")
+            if self.drop is not None:
+                self.drop(key)
+            del self.people[key]
+            if self.book is None:
+                self._here = {one: kept for one, kept in self._here.items() if kept[0] != key}
+            else:
+                self.book.write("DELETE FROM sessions WHERE person = ?", key)
+        return person
 
     def begin(self, key: bytes, response: Response, before: str | None = None) -> Response:
         """Begin a new session: an id that was there before sign-in ends, so that nobody can have chosen it."""

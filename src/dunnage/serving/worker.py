@@ -32,8 +32,9 @@ def main() -> None:
     with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 20, resource.RLIM_INFINITY))
     if not select.select([0], [], [], 0)[0]:  # there is time before the first job
-        for name in ("advising.rows", "auditing.run", "showing.audit", "showing.text"):
+        for name in ("advising.rows", "auditing.run", "planning.packing", "serving.survey", "showing.text"):
             importlib.import_module(f"dunnage.{name}")
+        importlib.import_module("numba")
         list(importlib.import_module("dunnage.mechanisms").MECHANISMS.values())  # each is loaded when looked up
     line = b""
     while not line.endswith(b"\n"):

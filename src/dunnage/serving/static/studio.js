@@ -56,6 +56,73 @@ for (const form of document.querySelectorAll("[data-passkey]")) {
   });
 }
 
+// Zones are drawn on a map: what is inside a rectangle or a polygon is ticked in the table, which is what is sent.
+for (const map of document.querySelectorAll("[data-draws]")) {
+  const form = map.closest("form"), outline = map.querySelector(".outline"), says = document.getElementById(map.dataset.draws);
+  const stops = [...map.querySelectorAll("[data-stop]")].map((circle) => ({
+    circle, at: [+circle.getAttribute("cx"), +circle.getAttribute("cy")],
+    box: form.querySelector(`input[name=stop][value="${circle.dataset.stop}"]`),
+  }));
+  let corners = [], begun = null, isRectangle = false;
+  const place = (event) => {
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(map.getScreenCTM().inverse());
+    return [point.x, point.y];
+  };
+  const far = (one, other) => Math.hypot(one[0] - other[0], one[1] - other[1]) * map.getScreenCTM().a; // pixels
+  const draw = (points) => outline.setAttribute("points", points.map((point) => point.join(",")).join(" "));
+  const show = () => {
+    for (const { circle, box } of stops) circle.classList.toggle("ticked", box.checked);
+    const count = stops.filter(({ box }) => box.checked).length;
+    says.textContent = `${count} of ${stops.length} stops ticked.`;
+  };
+  const isInside = ([x, y], points) => {
+    let inside = false;
+    points.forEach(([x1, y1], index) => {
+      const [x2, y2] = points[(index + points.length - 1) % points.length];
+      if (y1 > y !== y2 > y && x < ((x2 - x1) * (y - y1)) / (y2 - y1) + x1) inside = !inside;
+    });
+    return inside;
+  };
+  const finish = () => {
+    for (const { at, box } of stops) if (isInside(at, corners)) box.checked = true;
+    corners = [];
+    draw(corners);
+    show();
+  };
+  map.addEventListener("pointerdown", (event) => {
+    begun = place(event);
+    isRectangle = false;
+    map.setPointerCapture(event.pointerId);
+  });
+  map.addEventListener("pointermove", (event) => {
+    const now = place(event);
+    if (begun && (isRectangle || far(begun, now) > 5)) {
+      isRectangle = true;
+      corners = [begun, [now[0], begun[1]], now, [begun[0], now[1]]];
+      draw(corners);
+    } else if (!begun && corners.length) draw([...corners, now]);
+  });
+  map.addEventListener("pointerup", (event) => {
+    if (!begun) return;
+    begun = null;
+    if (isRectangle) return finish();
+    const now = place(event);
+    if (corners.length > 2 && far(corners[0], now) < 12) return finish();
+    corners.push(now);
+    draw(corners);
+  });
+  map.addEventListener("pointercancel", () => { begun = null; });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    begun = null;
+    corners = [];
+    draw(corners);
+  });
+  form.addEventListener("change", show);
+  form.addEventListener("reset", () => setTimeout(show));
+  show();
+}
+
 // Drop a file anywhere on its field.
 for (const field of document.querySelectorAll(".drop")) {
   const input = field.querySelector("input[type=file]");
