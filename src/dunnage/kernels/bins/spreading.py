@@ -32,6 +32,7 @@ MAX_IDLE = 3
 MAX_ROUNDS = 60
 LAST_SHARE = 0.8  # of the time, to descend from the best state
 LAST_IDLE, SHORT_IDLE = 150, 8  # descents without a gain after which it ends; for what is only offered
+MORE_ITEMS, MAX_MORE = 1000, 4  # ... as often for each so many items, up to a number, so that each is tried as often
 DENSE_CELLS = 20_000_000
 EXACT_TRIES = 3
 WORTHWHILE = 0.005  # part of the risk that an exchange has to save if it gains nothing else
@@ -168,7 +169,8 @@ def spread_items(
         if round_ and value > best_value:
             marks = _marked(board, best)
     # Time may have run out in the heat: from the best state, descend as long as it helps.
-    marks, idle, most = _marked(board, best), 0, LAST_IDLE if rounds == MAX_ROUNDS else SHORT_IDLE
+    long = LAST_IDLE * min(max(len(order) // MORE_ITEMS, 1), MAX_MORE)
+    marks, idle, most = _marked(board, best), 0, long if rounds == MAX_ROUNDS else SHORT_IDLE
     while idle < most and time.monotonic() < deadline and best_value > (0, floor) and not by_look:
         _exchange(next(descents), marks, budget, 1e-3, max(segment, FLAT_STEPS), state, _eager(board, marks))
         value = _value(board, marks)
@@ -520,8 +522,8 @@ def _exchange(
         g = group_of[i]
         low, high = group_first[g], group_last[g]
         r = choice % resources
-        # Half of the partners are of about the same size in one resource: those fit more often.
-        if choice & 4:
+        # Most partners are of about the same size in one resource: those fit more often.
+        if choice & 7:
             far = 1 << (np.int64(word & np.uint64(7)) + np.int64((word >> np.uint64(3)) & np.uint64(3)))
             place = rank[r, i] - far + np.int64(((word >> np.uint64(32)) * np.uint64(2 * far + 1)) >> np.uint64(32))
             if place < low or place >= high:
