@@ -27,7 +27,7 @@ from dunnage.planning.fleet import (
     planned_task,
     released_task,
 )
-from dunnage.planning.plan import FleetModel, FleetPlan, Posts
+from dunnage.planning.plan import BusLoads, FleetModel, FleetPlan, Posts
 from dunnage.release import Release
 from dunnage.release.kinds.counts import CountsKind
 from dunnage.settle.fleets import FleetSettlement
@@ -267,14 +267,32 @@ def _fleet_page(
 ) -> str:
     city = next(iter(tasks.values())).ground.city
     has_places = city.lat is not None and city.lon is not None
+    loads = plan.buses if content["settlement"] is None else content["settlement"].buses
     parts = {
         "plan": plan,
+        "buses": loads,
+        "bus_rows": [] if loads is None else bus_rows(loads),
         "certificate": release.certificate,
         "has_places": has_places,
         "trips": [*(_flow_maps(city, tasks) if has_places else []), shares],
         "losses": CountsKind().loss_words(release.certificate),
     }
     return render("fleet.html", {**parts, **content})
+
+
+def bus_rows(loads: BusLoads) -> list[list[str]]:
+    """Describe the fullest bus lines."""
+    return [
+        [
+            f"{line.origin} to {line.destination}",
+            f"from {loads.windows[line.fullest]}",
+            f"{line.riders[line.fullest]:,.1f}",
+            f"{line.offered[line.fullest]:,.1f}",
+            f"{line.seats:,} every {line.headway_seconds} s",
+            line.remedy if line.too_full else "enough",
+        ]
+        for line in loads.fullest_first[:MAX_CURVES]
+    ]
 
 
 def _main_zones(task: FleetTask) -> list[int]:
