@@ -440,7 +440,7 @@ class City:
                 ends = (self.buses.origins, self.buses.destinations)
                 names = ([self.stops[stop] for stop in column.tolist()] for column in ends)
                 numbers = [self.buses.seconds.tolist(), self.buses.headway_seconds.tolist()]
-                header = BUS_COLUMNS
+                header: tuple[str, ...] = BUS_COLUMNS
                 if self.buses.seats is not None:
                     header, numbers = (*header, SEATS_COLUMN), [*numbers, self.buses.seats.tolist()]
                 reader.write_lines(work / "buses.csv", header, zip(*names, *numbers, strict=True))

@@ -168,7 +168,7 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
             "hours": hours_picture(running),
         }
     shares = modes_picture(plan.demand.modes if plan.demand else {})
-    return _fleet_page(plan, release, {"release": task}, shares, content)
+    return _fleet_page(plan, release, {"release": task}, shares, content, plan.buses)
 
 
 def _main_posts(posts: Posts, shuttles: int, city: City) -> str:
@@ -255,7 +255,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
         content["waits"] = wait_picture(expected, actual, target=true.max_wait)
         content["hours"] = hours_picture(actual, expected)
     shares = modes_picture(demand_facts(released).modes, settlement.demand.modes)
-    return _fleet_page(plan, release, {"truth": true, "release": released}, shares, content)
+    return _fleet_page(plan, release, {"truth": true, "release": released}, shares, content, settlement.buses)
 
 
 def _fleet_page(
@@ -264,10 +264,10 @@ def _fleet_page(
     tasks: Mapping[str, FleetTask],
     shares: draw.Picture,
     content: Mapping[str, object],
+    loads: BusLoads | None,
 ) -> str:
     city = next(iter(tasks.values())).ground.city
     has_places = city.lat is not None and city.lon is not None
-    loads = plan.buses if content["settlement"] is None else content["settlement"].buses
     parts = {
         "plan": plan,
         "buses": loads,
