@@ -113,6 +113,11 @@ def test_what_cannot_be_read(tmp_path, monkeypatch):
             ({"buses": BUSES + "A,C,,9\n"}, "line 4: |seconds"),
             ({"buses": BUSES + "A,C,1,9\n"}, "line 4: "),
             ({"buses": BUSES + "A,Z,1,9\n"}, "line 4: "),
+            ({"buses": SEATED + "A,C,240,600,\n"}, "line 3: |seats"),
+            ({"buses": SEATED + "A,C,240,600,0\n"}, "line 3: |seats"),
+            ({"buses": SEATED + "A,C,240,600,2.5\n"}, "line 3: |seats"),
+            ({"buses": SEATED + "A,C,240,600,10001\n"}, "line 3: |seats"),
+            ({"buses": BUSES.replace("headway_seconds", "headway_seconds,color")}, "from,to,seconds"),
             ({"city": "{"}, "JSON"),
             ({"city": "[]"}, "format|1"),
             ({"city": '{"format": 2}'}, "format|1"),
@@ -140,6 +145,7 @@ STOPS = "stop,zone,lat,lon,hub\nA,x,42,-83,1\nB,x,42.01,-83,\nC,y,42.02,-83,1\n"
 TIMES = "from,to,seconds\n" + "".join(f"{a},{b},{60 + 10 * place}\n" for place, (a, b) in enumerate(PAIRS) if a != b)
 BUS_COLUMNS = {"origins": [0, 2], "destinations": [2, 0], "seconds": [9, 8], "headway_seconds": [7, 6]}
 BUSES = "from,to,seconds,headway_seconds\nC,A,300,600\nA,C,240,600\n"
+SEATED = "from,to,seconds,headway_seconds,seats\nC,A,300,600,80\n"
 
 
 def folder(tmp_path: Path, **files: str) -> Path:
@@ -157,7 +163,11 @@ def test_a_folder_is_read_whole(tmp_path):
     assert (made.times.dtype, made.buses.origins.tolist()) == (np.int32, [0, 2])
     assert (made.buses.destinations.tolist(), made.buses.seconds.tolist()) == ([2, 0], [240, 300])
     assert (made.buses.headway_seconds.tolist(), made.mode_names) == ([600, 600], ("walk", "bus"))
-    assert (made.assumed, len(made.buses)) == (("Made up.",), 2)
+    assert (made.assumed, len(made.buses), made.buses.seats) == (("Made up.",), 2, None)
+    seated = City.read_folder(folder(tmp_path, buses=SEATED + "A,C,240,600,20\n"))
+    assert seated.buses.seats.tolist() == [20, 80]
+    assert seated != made
+    assert City.read_folder(seated.write(tmp_path / "seated")) == seated
 
 
 def test_what_is_written_is_read_back_equal(tmp_path):

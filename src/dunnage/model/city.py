@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
-from dunnage.exact import decimal
+from dunnage.exact import decimal, whole
 from dunnage.folders import new_folder
 from dunnage.tables import reader
 
@@ -26,6 +26,7 @@ MODE_COLUMNS = ("origin", "destination", "mode")
 TIME_COLUMNS = ("from", "to", "seconds")
 LINE_COLUMNS = ("line", "lat", "lon")  # roads and tracks to draw, point by point
 BUS_COLUMNS = ("from", "to", "seconds", "headway_seconds")
+SEATS_COLUMN = "seats"  # of buses; it may be absent
 # All but the first may be absent
 CITY_FILES = ("stops.csv", "times.csv", "buses.csv", "modes.csv", "lines.csv", "city.json")
 MAX_STOPS = 100_000
@@ -34,6 +35,7 @@ MAX_STOPS_WITH_PAIRS = 6_000  # of a city with modes or travel times for each pa
 MAX_PAIRS_BYTES = 1 << 31  # of a file of modes or travel times
 _BLOCK_PAIRS = 1 << 20  # of pairs of stops that are computed at a time
 MAX_SECONDS = 86_400  # of a travel time, ride or headway: a day
+MAX_SEATS = 10_000  # of a bus
 MAX_ASSUMED = 100  # sentences about assumptions
 EARTH_KM = 6371.0088
 Lines = tuple[tuple[tuple[float, float], ...], ...]
@@ -135,11 +137,19 @@ class _PairFile:
     """A file with a line for each pair of stops, and both ends of each pair as numbers of stops (-1: unknown)."""
 
     def __init__(
-        self, path: str | PathLike[str], wanted: Sequence[str], stops: tuple[str, ...], max_bytes: int | None = None
+        self,
+        path: str | PathLike[str],
+        wanted: Sequence[str],
+        stops: tuple[str, ...],
+        max_bytes: int | None = None,
+        *,
+        optional: str = "",  # a column that may be there too
     ) -> None:
         def check(names: list[str]) -> str:
-            right = sorted(name.lower() for name in names) == sorted(wanted)
-            return "" if right else f"the header must be {','.join(wanted)}."
+            found = sorted(name.lower() for name in names)
+            more = f", or {','.join((*wanted, optional))}" if optional else ""
+            right = found == sorted(wanted) or (more and found == sorted((*wanted, optional)))
+            return "" if right else f"the header must be {','.join(wanted)}{more}."
 
         self.path, self.wanted, self.stops = path, wanted, stops
         table = reader.read_pairs(path, check, max_bytes)
@@ -280,20 +290,25 @@ def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.
 
 
 def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: BoolArray | None) -> Buses:
-    file = _PairFile(path, BUS_COLUMNS, stops)
+    file = _PairFile(path, BUS_COLUMNS, stops, optional=SEATS_COLUMN)
     origins, destinations = file.origins, file.destinations
     is_hub = np.append(np.zeros(len(stops), dtype=bool) if hubs is None else hubs, True)
     seconds, headways = (file.table.numbers(name, _seconds) for name in BUS_COLUMNS[2:])
-    wrongs = (
+    wrongs: tuple[tuple[BoolArray, str], ...] = (
         (~is_hub[origins], "a bus goes from hub to hub, but its first stop is not a hub. Mark it in stops.csv."),
         (~is_hub[destinations], "a bus goes from hub to hub, but its last stop is not a hub. Mark it in stops.csv."),
         ((origins == destinations) & (origins >= 0), "a bus cannot go from a stop to itself. Remove the line."),
         (seconds < 0, f"seconds must be a number from 0 to {MAX_SECONDS}."),
         (headways < 1, f"headway_seconds must be a number from 1 to {MAX_SECONDS}."),
     )
+    columns = {"origins": origins, "destinations": destinations, "seconds": seconds, "headway_seconds": headways}
+    if SEATS_COLUMN in file.table.columns:
+        seats = columns[SEATS_COLUMN] = file.table.numbers(SEATS_COLUMN, lambda cell: whole(cell) or 0)
+        wrongs += (
+            ((seats < 1) | (seats > MAX_SEATS), f"seats must be a whole number from 1 to {MAX_SEATS} on every line."),
+        )
     file.pairs("bus", wrongs, every=False)
     order = np.lexsort((destinations, origins))
-    columns = {"origins": origins, "destinations": destinations, "seconds": seconds, "headway_seconds": headways}
     return Buses(**{name: column[order].astype(np.int32) for name, column in columns.items()})
 
 
@@ -320,6 +335,7 @@ class Buses:
     destinations: NDArray[np.int32]
     seconds: NDArray[np.int32]  # Length of the ride
     headway_seconds: NDArray[np.int32]  # Time from one bus to the next; the mean wait is half of it
+    seats: NDArray[np.int32] | None = None  # Of one bus; None if they are not known
 
     def __len__(self) -> int:
         return len(self.origins)
@@ -423,8 +439,11 @@ class City:
             if self.buses is not None:
                 ends = (self.buses.origins, self.buses.destinations)
                 names = ([self.stops[stop] for stop in column.tolist()] for column in ends)
-                rides = zip(*names, self.buses.seconds.tolist(), self.buses.headway_seconds.tolist(), strict=True)
-                reader.write_lines(work / "buses.csv", BUS_COLUMNS, rides)
+                numbers = [self.buses.seconds.tolist(), self.buses.headway_seconds.tolist()]
+                header: tuple[str, ...] = BUS_COLUMNS
+                if self.buses.seats is not None:
+                    header, numbers = (*header, SEATS_COLUMN), [*numbers, self.buses.seats.tolist()]
+                reader.write_lines(work / "buses.csv", header, zip(*names, *numbers, strict=True))
             if self.modes is not None:
                 reader.write_lines(work / "modes.csv", MODE_COLUMNS, self._pair_rows(self.modes, names=self.mode_names))
             if self.lines:

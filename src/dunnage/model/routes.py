@@ -124,6 +124,7 @@ class Routes:
     lag_seconds: NDArray[np.int32]
     total_seconds: NDArray[np.int32]  # Time from start to end, with the expected waits for shuttles
     assumed: tuple[str, ...] = ()  # Sentences that say what was assumed
+    setting: RouteSetting = RouteSetting()
 
     @property
     def mode_names(self) -> tuple[str, ...]:
@@ -230,7 +231,36 @@ def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
         lag_seconds=lag.reshape(-1),
         total_seconds=np.rint(seconds).astype(np.int32).reshape(-1),
         assumed=tuple(assumptions),
+        setting=setting,
     )
+
+
+def bus_rides(city: City, routes: Routes, pairs: IntArray) -> tuple[IntArray, FloatArray]:
+    """Return the bus rides of pairs (-1: none), and the expected seconds until they are boarded. Shapes: (2, pairs)."""
+    ride, boarded = np.full((2, len(pairs)), -1, dtype=np.int64), np.zeros((2, len(pairs)))
+    if city.buses is None or not len(city.buses):
+        return ride, boarded
+    legs, half = city_legs(city, routes.setting), city.buses.headway_seconds / 2
+    ends = [np.searchsorted(legs.hubs, column) for column in (city.buses.origins, city.buses.destinations)]
+    slowest_first = np.argsort(-(city.buses.seconds + half), kind="stable")
+    number = np.full(legs.by_bus.shape, -1, dtype=np.int64)
+    number[ends[0][slowest_first], ends[1][slowest_first]] = slowest_first  # the quickest, if there are several
+    change = np.array([(row[:, None] + legs.by_bus).argmin(axis=0) for row in legs.by_bus])  # hub between two buses
+    for mode, (_, buses, _) in enumerate(TRIP_MODES.values()):
+        own = np.flatnonzero(routes.mode[pairs] == mode) if buses else pairs[:0]
+        origins, destinations = np.divmod(pairs[own], routes.num_stops)
+        start, end, taken = _through_hubs(legs, mode, origins, destinations)
+        kept = np.isfinite(taken)  # routes from elsewhere may have no such way
+        own, start, end = own[kept], start[kept], end[kept]
+        if not len(own):
+            continue
+        at_hub, middle = legs.to_hubs(mode)[origins[kept], start], change[start, end] if buses == 2 else end
+        ride[0, own] = number[start, middle]
+        boarded[0, own] = at_hub + half[ride[0, own]]
+        if buses == 2:
+            ride[1, own] = number[middle, end]
+            boarded[1, own] = at_hub + legs.by_bus[start, middle] + half[ride[1, own]]
+    return ride, boarded
 
 
 def quickest_sums(left: FloatArray, right: FloatArray) -> FloatArray:

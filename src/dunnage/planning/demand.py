@@ -275,7 +275,9 @@ class Ground:
         city, state = self.city, hashlib.sha256()
         state.update("\0".join((*city.stops, "", *city.zone_names, "", *city.mode_names)).encode())
         buses = city.buses
-        columns = () if buses is None else (buses.origins, buses.destinations, buses.seconds, buses.headway_seconds)
+        columns = [] if buses is None else [buses.origins, buses.destinations, buses.seconds, buses.headway_seconds]
+        if buses is not None and buses.seats is not None:  # cities without seats keep the digest of earlier versions
+            columns.append(buses.seats)
         for array in (city.zones, city.hubs, city.times, city.modes, *columns):
             state.update(b"\0" if array is None else np.ascontiguousarray(array).tobytes())
         return state.hexdigest()

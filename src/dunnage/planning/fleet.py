@@ -41,6 +41,7 @@ from dunnage.model.city import City
 from dunnage.model.documents import Model
 from dunnage.model.routes import TRIP_MODES, Routes
 from dunnage.model.trips import Universe
+from dunnage.planning.buses import ASSUMED, bus_loads
 from dunnage.planning.demand import Dates, Day, Ground, TripCounts, released_counts, service_seconds, with_dates
 from dunnage.planning.dispatch import HOUR, Dispatch, Operation, Parking, Places, Requests, Service, open_posts
 from dunnage.planning.plan import (
@@ -681,6 +682,7 @@ def size(
         if own is not None:
             hours = tuple(tuple(city.stops[stop] for stop in row) for row in own.first(number).tolist())
             posts[zone] = Posts(waiting=_FOLLOWS[own.follows], begin=own.begin, stops=hours)
+    loads = bus_loads(ground, task.days, release.universe)
     return FleetPlan(
         release=release.certificate.digest,
         zones=ground.zones,
@@ -697,6 +699,7 @@ def size(
         drivers=None
         if shifts is None
         else drivers_of(dict(zip(ground.zones, sized.fleet, strict=True)), task.span, shifts),
+        buses=loads,
         assumed=_assumptions(task, with_dates(release.universe, dates), day, city, routes, shifts),
         notes=_notes(release, task, sized),
     )
@@ -907,6 +910,7 @@ def _assumptions(
         f"{'was' if num_days == 1 else 'were'} simulated.",
         *dates,
         "Every shuttle is in service for the whole service day.",
+        *([] if task.ground.city.buses is None or task.ground.city.buses.seats is None else [ASSUMED]),
         *([] if shifts is None else [f"Drivers work {shifts.words}, and drive any shuttle of their zone."]),
         *parking,
     )

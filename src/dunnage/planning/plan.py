@@ -49,6 +49,7 @@ SLOTS_HEADER = ("bin", "class_id", "count")
 FLEET_FILE = "fleet.csv"
 FLEET_HEADER = ("zone", "shuttles")
 PARKING_FILE = "parking.csv"
+MAX_BUS_LINES_NAMED = 5
 SHIFTS_FILE, SHIFTS_HEADER = "shifts.csv", ("zone", "begin", "end", "break_begin", "break_end", "drivers")
 PARKING_HEADER = ("zone", "from", "rank", "stop")
 PACKING_HEADER = ("row", "bin")
@@ -273,6 +274,72 @@ class Drivers(Model):
     shifts: Listed[Shift]
 
 
+class BusLine(Model):
+    """The buses from one hub to another: their seats, and in each window the riders and seats of an average day."""
+
+    origin: str
+    destination: str
+    seats: int  # of one bus
+    headway_seconds: int
+    riders: list[float]
+    offered: list[float]
+    seats_needed: int  # of one bus, for the fullest window
+    headway_needed: int | None = None  # for the fullest window with these buses; None without riders
+
+    @property
+    def too_full(self) -> bool:
+        return self.seats_needed > self.seats
+
+    @property
+    def fullest(self) -> int:
+        """The window in which the largest share of seats is taken."""
+        shares = [riders / seats for riders, seats in zip(self.riders, self.offered, strict=True)]
+        return shares.index(max(shares))
+
+    @property
+    def taken(self) -> float:
+        return self.riders[self.fullest] / self.offered[self.fullest]
+
+    @property
+    def words(self) -> str:
+        at = self.fullest
+        return (
+            f"{self.origin} to {self.destination}: {self.riders[at]:,.1f} riders for {self.offered[at]:,.1f} seats "
+            f"({self.seats} every {self.headway_seconds} s)"
+        )
+
+    @property
+    def remedy(self) -> str:
+        return f"{self.seats_needed:,} seats a bus, or a bus every {self.headway_needed} s"
+
+
+class BusLoads(Model):
+    """How full buses are: riders by the window in which they are expected to board, on an average day."""
+
+    windows: list[str]
+    lines: list[BusLine]
+
+    @property
+    def fullest_first(self) -> list[BusLine]:
+        return sorted((line for line in self.lines if any(line.riders)), key=lambda line: -line.taken)
+
+    @property
+    def text_lines(self) -> list[str]:
+        full = [line for line in self.fullest_first if line.too_full]
+        which = f"{len(full):,} of {several(len(self.lines), 'bus line')}"
+        if not full:
+            most = percent(self.fullest_first[0].taken) if self.fullest_first else "0 %"
+            return [
+                f"Buses       none of {several(len(self.lines), 'line')} is too full; at most {most} of seats taken"
+            ]
+        lines = [f"Buses       {which} {'is' if len(full) == 1 else 'are'} too full"]
+        for line in full[:MAX_BUS_LINES_NAMED]:
+            lines.append(f"Too full    {line.words} from {self.windows[line.fullest]}; it needs {line.remedy}")
+        if (more := len(full) - MAX_BUS_LINES_NAMED) > 0:
+            lines.append(f"Too full    {several(more, 'other line')}")
+        return lines
+
+
 Waiting = Literal["posts", "requests, then posts"]
 """How shuttles wait: at their posts, or there unless the latest requests need them elsewhere. All others use hubs."""
 
@@ -296,6 +363,7 @@ class FleetDocument(Model):
     demand: OrEmpty[Demand]
     city: OrEmpty[CityFacts]
     drivers: Drivers | None = None
+    buses: BusLoads | None = None  # if buses.csv of the city has seats
     assumed: Listed[str]
     notes: Listed[str]
     unplanned: Unplanned
@@ -702,6 +770,7 @@ class FleetPlan(Displayed, Tabular):
     demand: Demand | None = None  # of an average day
     city: CityFacts | None = None  # digest and size of the city
     drivers: Drivers | None = None  # if shifts were requested
+    buses: BusLoads | None = None  # if the city says how many seats its buses have
     assumed: tuple[str, ...] = ()  # assumed, notes: assumptions of the plan, and what its reader should know
     notes: tuple[str, ...] = ()
     unplanned: Unplanned = Unplanned(count=0)  # noqa: RUF009 - it is frozen. Trips known to be outside the plan
@@ -757,7 +826,7 @@ class FleetPlan(Displayed, Tabular):
     def to_dict(self) -> dict[str, Any]:
         waiting = {zone: own.waiting for zone, own in self.posts.items()}
         content = _plain(self, FleetDocument, fleet=self._fleet, parking=waiting, zones=dict(self.by_zone))
-        return content if self.drivers is not None else {k: v for k, v in content.items() if k != "drivers"}
+        return {k: v for k, v in content.items() if v is not None or k not in ("drivers", "buses")}
 
     def summary(self) -> str:
         """Describe the plan for a person."""
@@ -795,6 +864,7 @@ class FleetPlan(Displayed, Tabular):
             lines.append(
                 f"Drivers     {drivers.number} a day, at least {drivers.bound} needed; {SHIFTS_FILE} lists them"
             )
+        lines += self.buses.text_lines if self.buses is not None else []
         lines += [f"Assumes     {sentence}" for sentence in self.assumed]
         lines += [f"Note        {sentence}" for sentence in self.notes]
         if not self.external:

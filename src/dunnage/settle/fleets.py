@@ -33,9 +33,10 @@ from dunnage.noise.source import Noise
 from dunnage.notebooks import Summarised
 from dunnage.planning import demand
 from dunnage.planning import fleet as sizing
+from dunnage.planning.buses import bus_loads
 from dunnage.planning.dispatch import EVENTS, Operation, Parking, Requests, Service
 from dunnage.planning.fleet import FleetTask, Reach
-from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
+from dunnage.planning.plan import BusLoads, Demand, FleetModel, FleetPlan, Run
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.release.kinds import COUNTS
@@ -109,6 +110,7 @@ class FleetSettlementDocument(PrivateModel):
     reach: list[Reach] = Field(default=[])  # without a fleet that meets the target
     demand: Demand
     cost: FleetCost | None
+    buses: BusLoads | None = None  # with the true trips, if the city has seats
     days: int
     seconds: Number
 
@@ -151,6 +153,7 @@ class FleetSettlementDocument(PrivateModel):
             needed = "" if zone.needed is None else f", {zone.needed} needed"
             waits = "" if zone.wait_seconds is None else f"; wait {zone.wait_seconds:.0f} s as planned"
             lines.append(f"Zone        {zone.zone}: {zone.shuttles} planned{needed}{waits}")
+        lines += self.buses.text_lines if self.buses is not None else []
         if self.unserved:
             lines.append(f"Unserved    {self.unserved:,.1f} rides a day, because their zone has no shuttle")
         if cost is not None:
@@ -187,6 +190,7 @@ class FleetSettlement(Summarised):
     ideal: Run | None
     demand: Demand  # of the true trips
     cost: FleetCost | None  # None without a cost per hour
+    buses: BusLoads | None  # how full buses are with the true trips; None if the city has no seats
     events: pa.Table  # of the planned shuttles: shuttle, seconds, stop, event, rider; and day, if there are several
     task: FleetTask  # the true days, for pages, with the parking of the needed fleet
     served: FleetTask  # the rides that the planned fleet serves, with its parking
@@ -270,7 +274,7 @@ class FleetSettlement(Summarised):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything except the events as plain data."""
-        return self.document.plain()
+        return {name: value for name, value in self.document.plain().items() if value is not None or name != "buses"}
 
     def summary(self) -> str:
         """Describe the settlement for its owner."""
@@ -414,6 +418,7 @@ def apply_fleet(
         ideal=None if sized is None else sizing.run_facts(task, sized.fleet, sized.runs),
         demand=sizing.demand_facts(task),
         cost=cost,
+        buses=bus_loads(ground, task.days, true_universe(chosen, data)),
         events=_events(served, operations),
         task=task,
         served=served,

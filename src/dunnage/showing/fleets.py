@@ -27,7 +27,7 @@ from dunnage.planning.fleet import (
     planned_task,
     released_task,
 )
-from dunnage.planning.plan import FleetModel, FleetPlan, Posts
+from dunnage.planning.plan import BusLoads, FleetModel, FleetPlan, Posts
 from dunnage.release import Release
 from dunnage.release.kinds.counts import CountsKind
 from dunnage.settle.fleets import FleetSettlement
@@ -168,7 +168,7 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
             "hours": hours_picture(running),
         }
     shares = modes_picture(plan.demand.modes if plan.demand else {})
-    return _fleet_page(plan, release, {"release": task}, shares, content)
+    return _fleet_page(plan, release, {"release": task}, shares, content, plan.buses)
 
 
 def _main_posts(posts: Posts, shuttles: int, city: City) -> str:
@@ -255,7 +255,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
         content["waits"] = wait_picture(expected, actual, target=true.max_wait)
         content["hours"] = hours_picture(actual, expected)
     shares = modes_picture(demand_facts(released).modes, settlement.demand.modes)
-    return _fleet_page(plan, release, {"truth": true, "release": released}, shares, content)
+    return _fleet_page(plan, release, {"truth": true, "release": released}, shares, content, settlement.buses)
 
 
 def _fleet_page(
@@ -264,17 +264,35 @@ def _fleet_page(
     tasks: Mapping[str, FleetTask],
     shares: draw.Picture,
     content: Mapping[str, object],
+    loads: BusLoads | None,
 ) -> str:
     city = next(iter(tasks.values())).ground.city
     has_places = city.lat is not None and city.lon is not None
     parts = {
         "plan": plan,
+        "buses": loads,
+        "bus_rows": [] if loads is None else bus_rows(loads),
         "certificate": release.certificate,
         "has_places": has_places,
         "trips": [*(_flow_maps(city, tasks) if has_places else []), shares],
         "losses": CountsKind().loss_words(release.certificate),
     }
     return render("fleet.html", {**parts, **content})
+
+
+def bus_rows(loads: BusLoads) -> list[list[str]]:
+    """Describe the fullest bus lines."""
+    return [
+        [
+            f"{line.origin} to {line.destination}",
+            f"from {loads.windows[line.fullest]}",
+            f"{line.riders[line.fullest]:,.1f}",
+            f"{line.offered[line.fullest]:,.1f}",
+            f"{line.seats:,} every {line.headway_seconds} s",
+            line.remedy if line.too_full else "enough",
+        ]
+        for line in loads.fullest_first[:MAX_CURVES]
+    ]
 
 
 def _main_zones(task: FleetTask) -> list[int]:

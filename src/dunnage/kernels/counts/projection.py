@@ -52,7 +52,7 @@ ROUNDED = 1e-11  # the same where sums cancel
 QUIET = 0.01  # share of active cells that a step may change for the list of cells to be judged already
 MAX_ARROW = 1e9  # operations of one step by blocks up to which that is the way to go
 _GLANCE = 4096  # join groups that are compared first
-SMALL = 3e7  # operations up to which a step by blocks beats the fixed cost of other ways
+SMALL = 5e6  # operations up to which a step by blocks beats the fixed cost of other ways
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
