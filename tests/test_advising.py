@@ -680,7 +680,8 @@ def test_choosing_dp_by_the_data_is_said_loudly(place, only, monkeypatch):
         assert len(found.points) == 2
         told[on] = " ".join(found.says)
         assert found.risk_of_chance < found.risk_without_privacy <= 1
-        assert "dunnage pack RELEASE --capacity 100kg" in found.policy
+        # On generated records two draws may say too little to recommend anything.
+        assert on == "generated" or "dunnage pack RELEASE --capacity 100kg" in found.policy
     assert {on: "--on data" in text for on, text in told.items()} == {"auto": False, "data": True, "generated": False}
     assert {on for on, text in told.items() if "--on generated" in text} == {"auto"}
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
-from dunnage.model.categories import Categories
 from dunnage.model.documents import suggestion
 from dunnage.model.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Tree, Windows
 from dunnage.model.hierarchies import Prefixes
@@ -21,6 +20,7 @@ from dunnage.model.periods import DateFormat
 from dunnage.model.trips import END_COLUMNS, Level, Trip, Universe
 
 if TYPE_CHECKING:
+    from dunnage.model.categories import Categories
     from dunnage.model.city import City
 
 RESERVED_NAMES = ("row", "class_id", "count", "bin", "source_row")
@@ -390,6 +390,8 @@ class Schema:
 
     def _categories(self) -> Categories:
         """Return all combinations of the labels of quasi-identifiers; refuse columns that no table of counts has."""
+        from dunnage.model.categories import Categories
+
         domains: dict[str, Category | Ordinal] = {}
         for item in self.attributes:
             if isinstance(item.domain, Category | Ordinal | Tree) and item.role is Role.QUASI_IDENTIFIER:

@@ -297,6 +297,7 @@ def _points(steps: int) -> list[tuple[Fraction]]:
 def check_numeric(long: bool) -> Iterator[Verdict]:
     yield _numbers("method hybrid", 1, 2, values=[(-1,), (Fraction(1, 3),), (None,), *_points(2)])
     yield _numbers("method hybrid, 2 numbers", 2, 1, epsilon="0.5")
+    yield _numbers("method published-hybrid", 1, 2, epsilon=1, method="published-hybrid")
     yield _numbers("method hybrid, missing reported", 1, 1, "symbol")
     yield _numbers("method piecewise, 2 numbers", 2, 1, method="piecewise")
     yield _numbers("method duchi", 1, 3, method="duchi")

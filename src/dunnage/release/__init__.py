@@ -24,7 +24,6 @@ from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.folds import NUM_BATCH_ROWS, ROW, Fold, Rows, S, numbered
-from dunnage.model.categories import Categories
 from dunnage.model.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement, Certificate
 from dunnage.model.documents import to_text
 from dunnage.model.domains import clock_text
@@ -143,6 +142,8 @@ class Release(Displayed, Tabular):
         attributes = self.certificate.attributes
         if self.certificate.counts_trips:
             return Universe.from_description([item.plain() for item in attributes])
+        from dunnage.model.categories import Categories
+
         return Categories.stated(attributes, self.certificate.guarantee.protects)
 
     def counted(self) -> tuple[IntArray, IntArray]:
