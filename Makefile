@@ -6,6 +6,7 @@ CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+FETCH = @$(BIN)/uv pip install --quiet --python $(BIN)/python --editable $(1) 2>/dev/null || $(INSTALL) --editable $(1)
 # Modules stay compiled, whatever the environment says: each process that starts would compile all it imports.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -26,7 +27,7 @@ test-all: $(READY) # the long forms as well
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy $(if $(CI),--cache-dir=/dev/null) # nobody reads what one run of CI remembers
 	$(BIN)/lint-imports
 	$(BIN)/python docs/check_docs.py
 
@@ -72,14 +73,14 @@ reproduce: $(READY)
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dunnage needs Python 3.11 or newer; for example, set PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --upgrade pip # an older one takes longer for the rest
+	-@$(INSTALL) uv >/dev/null 2>&1 # it installs the rest in half the time; where there is none, pip does
 
 $(CORE): pyproject.toml | $(BIN)/python
-	$(INSTALL) --editable .
+	$(call FETCH,.)
 	touch $@
 
 $(READY): pyproject.toml | $(BIN)/python # the core too, in one go; and a browser, where that is one command
-	$(INSTALL) --editable ".[test]"
+	$(call FETCH,".[test]")
 	-@test -x /usr/bin/chromium || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
 	  { apt-get update && apt-get install --yes --no-install-recommends chromium; } >/dev/null 2>&1
 	touch $(CORE) $@

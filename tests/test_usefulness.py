@@ -116,6 +116,7 @@ def test_an_empty_table_has_an_error_of_one_at_every_level():
     assert level_errors(truth, empty, levels_of(of).values()) == [1.0] * len(levels_of(of))
 
 
+@pytest.mark.usefixtures("_rough_predictions")
 def test_millions_of_types_are_refused_and_the_remedy_is_closer_to_the_truth_than_nothing(tmp_path):
     """With 3.5 million types and 29,497 trips, nearly all released trips were of types that nobody travelled."""
     policy = bike_policy(tmp_path, 270, 29_497, CONSTRAINED)
@@ -170,6 +171,7 @@ def test_sums_that_nobody_measured_are_not_called_useful_in_a_city_with_a_centre
         assert ("zone pairs" in result.message) != is_noise
 
 
+@pytest.mark.usefixtures("_rough_predictions")
 def test_public_facts_alone_decide(tmp_path):
     policy = bike_policy(tmp_path, 20, 200, CONSTRAINED)
     table = bikes(20, 200)
@@ -249,6 +251,7 @@ DAYS = {"day": "date", "dates": ["2026-11-09", "2026-11-22"], "zone": "Europe/Ma
 CLOCK_CHANGE = {"domain": ["01:00", "04:00"], "dates": ["2026-10-25", "2026-10-25"], "zone": "Europe/Madrid"}
 
 
+@pytest.mark.usefixtures("_rough_predictions")
 @pytest.mark.parametrize(
     ("time", "more"),
     [
@@ -348,6 +351,7 @@ def test_generated_riders_make_no_more_trips_than_a_week_has_room_for(tmp_path):
     assert trips.max() < 35
 
 
+@pytest.mark.usefixtures("_rough_predictions")
 def test_changes_are_combined_if_none_helps_alone(tmp_path):
     result = usefulness_of(bike_policy(tmp_path, 20, 300, {**CONSTRAINED, "epsilon": 0.05}), helpful=True)
     assert result.is_noise
@@ -358,6 +362,7 @@ def test_changes_are_combined_if_none_helps_alone(tmp_path):
     assert "do not help" in hopeless.message
 
 
+@pytest.mark.usefixtures("_rough_predictions")
 def test_commands_refuse_noise_and_write_nothing(tmp_path, monkeypatch):
     policy = bike_policy(tmp_path, 20, 400, {**CONSTRAINED, "epsilon": 0.25})
     (tmp_path / "policy.toml").write_text(policy.to_toml())
