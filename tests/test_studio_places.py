@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("multipart")
 
 from tests.studio_help import Here
+from tests.test_gtfs import FEED
 from tests.test_studio_browser import chromium, pytestmark  # noqa: F401
 from tests.test_studio_people import entered, team  # noqa: F401
 from tests.test_studio_roles import Lines, database, filled_project, here, zipped  # noqa: F401
@@ -98,7 +100,7 @@ def test_zones_are_ticked_or_proposed(here: Here) -> None:  # noqa: F811
     assert 'level = "zone"' in now.policy_text()
     assert "S00,west,-16.9,145.7" in (now.folder / "data" / "3.csv").read_text()
     for form, says in (
-        ({"zone": "east"}, "choose the stops"),
+        ({"zone": "east"}, "Choose the stops"),
         ({"do": "propose", "num": "0"}, "how many zones"),
         ({"do": "propose", "num": "13"}, "12 stops make"),
         ({"do": "propose", "num": "1", "level": "zone"}, "two zones or more"),
@@ -112,6 +114,81 @@ def test_zones_are_ticked_or_proposed(here: Here) -> None:  # noqa: F811
     old = here.call("POST", place, {"version": "2", "do": "propose", "num": "2"})
     assert old.status == 409  # made on a version that is gone
     assert here.call("GET", f"/studio/projects/{filled_project(here.studio).id}/zones").status == 409  # no trips
+
+
+def test_stops_and_zones_come_from_a_feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A feed is read by a job; its stops and zones become a version that can be taken back, also before any policy."""
+    here = Here(tmp_path / "studio")  # noqa: F811
+    monkeypatch.setattr(here.studio.jobs, "prepare", lambda: None)
+    try:
+        files = {f"feed/{name}.txt": text.encode() for name, text in FEED.items()}
+        project, first = trips_project(here.studio), here.studio.projects.create("Feed first", "owner")
+        for made in (project, first):
+            base = f"/studio/projects/{made.id}"
+            assert 'action="' + base + '/feed"' in here.call("GET", f"{base}/zones").text
+        base = f"/studio/projects/{project.id}"
+
+        def upload(content: bytes, num: str = "2", role: str = OWNER) -> Any:
+            return here.call("POST", f"{base}/feed", {"num": num}, files={"feed": ("f.zip", content)}, role=role)
+
+        good = zipped(files)
+        for answer, says in (
+            (here.call("POST", f"{base}/feed", {"num": "2"}), "Choose the zip"),
+            (upload(b"stop,lat,lon"), "The file is a damaged archive"),
+            (upload(zipped({"stops.txt": b"x", "trips.txt": b"x"})), "not a GTFS feed"),
+            (upload(zipped({**files, "../stops.txt": b"x"})), "leave its folder"),
+            (upload(zipped({**files, "shapes.txt": b"0" * (1 << 25)})), "unfolds to far more"),
+            (upload(good, "0"), "how many zones"),
+            (upload(good, "\u00b2"), "how many zones"),
+        ):
+            assert (answer.status, says in answer.text) == (422, True), says
+        assert upload(good, role=PLANNER).status == 403
+        assert not list((project.folder / "received").iterdir())
+
+        wrong = {**files, "feed/stop_times.txt": FEED["stop_times"].replace("8:25:00", "<b>25").encode()}
+        failed = here.wait(upload(zipped(wrong)))
+        page = here.call("GET", f"/studio/jobs/{failed.id}").text
+        assert (failed.state, "Traceback" in page) == ("failed", False)
+        assert "the uploaded file: stop_times.txt" in page
+        assert str(tmp_path) not in page
+
+        job = here.wait(upload(good))
+        assert job.state == "done", job.message
+        assert job.command.startswith("dunnage generate city --gtfs received/")
+        page = here.call("GET", job.place).text
+        assert "It has 4 stops with trips, which make 2 zones" in page
+        assert 'name="job" value="' + job.id in page
+        assert zones_of(here.studio, project) == {}  # until its stops are taken
+
+        def take(at: str, job: str) -> Any:
+            form = {"version": here.version(at), "do": "feed", "job": job, "level": "zone"}
+            return here.call("POST", f"{at}/zones", form)
+
+        assert take(base, failed.id).status == take(base, "none").status == 422
+        assert take(f"/studio/projects/{first.id}", job.id).status == 422  # another project's
+        assert take(base, job.id).status == 303
+        assert zones_of(here.studio, project).keys() == {"A", "B", "S", "D"}
+        assert set(zones_of(here.studio, project).values()) == {"zone 1", "zone 2"}
+        form = {"version": here.version(base), "to": "2"}
+        assert here.call("POST", f"{base}/undo", form).status == 303
+        assert zones_of(here.studio, project) == {}
+
+        # Before the columns are described, the stops wait for the first policy.
+        (first.folder / "received/0123456789ab").mkdir()
+        (first.folder / "received/0123456789ab/stops.csv").write_text("stop,zone\nA,x\nB,y\n")
+        argv = ["dunnage", "generate", "city", "-o", "received/0123456789ab"]
+        monkeypatch.setattr(here.studio.jobs._pool, "submit", lambda *_: None)
+        place = f"/studio/projects/{first.id}"
+        read = here.studio.jobs.start(first.id, "feed", argv, first.folder, role=OWNER, place="", by=OWNER)
+        here.studio.jobs._end(read, "done", result='{"stops": 2, "zones": 2, "assumed": []}')
+        assert "It has 2 stops with trips" in here.call("GET", f"{place}/zones?feed=read").text
+        assert take(place, read).place == f"{place}/columns?story=trips"
+        now = here.studio.projects.get(first.id)
+        assert now is not None
+        assert (now.folder / "policies" / now.settings["stops"]).read_text().startswith("stop,zone\nA,x")
+        assert "stops of a feed are kept" in here.call("GET", f"{place}/zones").text
+    finally:
+        here.close()
 
 
 def test_shuttles_and_waits_in_the_preview(here: Here) -> None:  # noqa: F811

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stops and zones: draw zones on a map, tick them in a table or have them proposed; and the city that fleets run in."""
+"""Stops and zones: stops from a GTFS feed; zones drawn, ticked or proposed; and the city that fleets run in."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ import numpy as np
 import tomli_w
 from starlette.responses import Response
 
-from dunnage.errors import ParameterError
+from dunnage.errors import InputError, ParameterError
 from dunnage.model.city import City, numbered
 from dunnage.model.policy import Policy
 from dunnage.serving import forms
+from dunnage.serving.jobs import DONE
 from dunnage.serving.owner import ready
-from dunnage.serving.planner import received_city
+from dunnage.serving.planner import is_feed, received_city
 from dunnage.serving.projects import Project
 from dunnage.serving.studio import Routes, Visit
 from dunnage.serving.web import OWNER, HttpError
 
 MAX_DRAWN, MAX_ZONES, MAX_NAME = 4_000, 200, 40  # stops on the page, zones, letters of a zone's name
 REST = "other stops"  # until they are in a zone of their own: every stop has a zone, or none has
+_FEED, _OWN = "feed", "dunnage generate city --own stops.csv --zones 4 -o city"
 WIDTH, MARGIN, HEIGHTS = 1000.0, 30.0, (400.0, 1000.0)
 
 
-def _stops(visit: Visit) -> tuple[Project, Policy, City]:
-    project = ready(visit)
+def _stops(visit: Visit) -> tuple[Project, Policy | None, City | None]:
+    """Return a project with its policy and stops; before its columns are described it has neither."""
+    project = visit.project
+    if not project.now.policy:
+        return project, None, None
     policy = Policy.read(project.folder / project.policy)
     if policy.schema.trip is None or policy.schema.city is None:
         raise HttpError(409, "no_stops", "Zones are for trips between stops. Add the stops on the page Columns first.")
@@ -38,24 +43,33 @@ def _stops(visit: Visit) -> tuple[Project, Policy, City]:
 
 
 def _zones(visit: Visit) -> Response:
-    return _page(visit, "")
+    return _page(visit)
 
 
-def _page(visit: Visit, problem: str) -> Response:
+def _page(visit: Visit, *problems: str) -> Response:
     """Show stops and their zones: as a map where there are coordinates, and as a table."""
     project, policy, city = _stops(visit)
-    zones = [""] * len(city.stops) if city.zones is None else [city.zone_names[zone] for zone in city.zones.tolist()]
-    lines = list(zip(city.stops, city.names or [""] * len(zones), zones, strict=True))
-    sizes = np.bincount(city.zones, minlength=len(city.zone_names)).tolist() if city.zones is not None else []
-    trip = policy.schema.trip
-    assert trip is not None
-    return visit.page(
-        "zones", 422 if problem else 200, title="Zones", project=project, problems=[problem] if problem else [],
-        lines=lines if len(lines) <= MAX_DRAWN else [], num=len(lines), most=MAX_DRAWN,
-        zones=list(zip(city.zone_names, sizes, strict=True)), map=_map(city) if len(lines) <= MAX_DRAWN else None,
-        placed=city.lat is not None, by_zone=trip.level == "zone", sent=visit.form, max_zones=MAX_ZONES,
-        command="dunnage generate city --own stops.csv --zones 4 -o city",
-    )  # fmt: skip
+    jobs = visit.studio.jobs.of(project.id, _FEED) if "feed" in visit.request.query_params else []
+    how: Any = {
+        "problems": [text[:1].upper() + text[1:] for text in problems],
+        "title": "Zones", "project": project, "sent": visit.form, "max_zones": MAX_ZONES,
+        "feed": next((job for job in jobs[:1] if job.state == DONE), None), "described": city is not None,
+        "placed": city is not None and city.lat is not None, "by_zone": False,
+        "command": "dunnage generate city --gtfs feed.zip --zones 4 -o city",
+    }  # fmt: skip
+    if policy is not None and city is not None:
+        zones = [""] * len(city.stops)
+        if city.zones is not None:
+            zones = [city.zone_names[zone] for zone in city.zones.tolist()]
+        lines = list(zip(city.stops, city.names or [""] * len(zones), zones, strict=True))
+        drawn = len(lines) <= MAX_DRAWN
+        trip = policy.schema.trip
+        how |= {
+            "lines": lines if drawn else [], "num": len(lines), "most": MAX_DRAWN, "map": _map(city) if drawn else None,
+            "zones": [(name, zones.count(name)) for name in city.zone_names],
+            "by_zone": trip is not None and trip.level == "zone", "command": f"{how['command']}\n{_OWN}",
+        }  # fmt: skip
+    return visit.page("zones", 422 if problems else 200, **how)
 
 
 class Drawn(NamedTuple):
@@ -87,11 +101,20 @@ def _map(city: City) -> Drawn | None:
 
 
 def _save(visit: Visit) -> Response:
-    """Put ticked stops into a zone, or propose zones; the new list of stops is a new version of the project."""
+    """Put ticked stops into a zone, propose zones, or take a feed's stops; the new list is a new project version."""
     project, policy, city = _stops(visit)
     form = visit.form
     try:
-        made, what = _proposed(city, form.get("num", "")) if form.get("do") == "propose" else _assigned(visit, city)
+        if form.get("do") == "feed":
+            made, what = _of_feed(visit, project)
+        elif city is None:
+            raise ParameterError("there are no stops yet. Take them from a GTFS feed, or add them on the page Columns.")
+        else:
+            made, what = _proposed(city, form.get("num", "")) if form.get("do") == "propose" else _assigned(visit, city)
+        if policy is None:  # the page Columns writes them into the first policy
+            settings = {"stops": f"../{_kept(visit, project, made)}"}
+            visit.studio.projects.change(project, visit.version, what, visit.person.name, settings=settings)
+            return visit.go(visit.at("columns") + "?story=trips")
         if form.get("level") == "zone" and len(made.zone_names) < 2:
             raise ParameterError("counts between zones need two zones or more.")
         document: Any = copy.deepcopy(dict(policy.document))
@@ -105,10 +128,41 @@ def _save(visit: Visit) -> Response:
     return visit.go(visit.at("zones"))
 
 
-def _proposed(city: City, num: str) -> tuple[City, str]:
-    if not num.isdigit() or not 1 <= int(num) <= MAX_ZONES:
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= MAX_ZONES):
         raise ParameterError(f"say how many zones: 1 to {MAX_ZONES}.")
-    return city.with_zones(int(num)), f"{int(num)} zones proposed"
+    return int(text)
+
+
+def _proposed(city: City, num: str) -> tuple[City, str]:
+    return city.with_zones(_number(num)), f"{_number(num)} zones proposed"
+
+
+def _read_feed(visit: Visit) -> Response:
+    """Make a city from a GTFS feed that was uploaded, as a job; the project changes only when its stops are taken."""
+    project, _, _ = _stops(visit)
+    try:
+        num, upload = _number(visit.form.get("num", "")), visit.uploads.get("feed")
+        if upload is None:
+            raise ParameterError("choose the zip of a GTFS feed first.")
+        if not is_feed(upload):
+            raise ParameterError("this is not a GTFS feed: its zip has stops.txt, trips.txt and stop_times.txt.")
+    except InputError as error:
+        return _page(visit, *(f"{error.source} {problem}" for problem in error.problems))
+    except ParameterError as error:
+        return _page(visit, str(error))
+    feed = received_city(project, upload, "received")
+    argv = ["dunnage", "generate", "city", "--gtfs", feed, "--zones", str(num), "-o", feed.removesuffix(".zip")]
+    return visit.wait(visit.start(project, _FEED, *argv, "--json", role=OWNER, place=visit.at("zones") + "?feed=read"))
+
+
+def _of_feed(visit: Visit, project: Project) -> tuple[City, str]:
+    """Return the stops and zones that a job made from a feed."""
+    job = visit.studio.jobs.get(visit.form.get("job", ""))
+    if job is None or (job.project, job.kind, job.state) != (project.id, _FEED, DONE):
+        raise ParameterError("the feed is not there any more. Upload it again.")
+    folder = project.inside("received", job.argv[job.argv.index("-o") + 1].removeprefix("received/"))
+    return City.read(folder / "stops.csv"), "Stops of a GTFS feed"
 
 
 def _assigned(visit: Visit, city: City) -> tuple[City, str]:
@@ -155,6 +209,7 @@ _P = "/studio/projects/{project}"
 ROUTES: Routes = {
     f"GET {_P}/zones": ((OWNER,), _zones),
     f"POST {_P}/zones": ((OWNER,), _save),
+    f"POST {_P}/feed": ((OWNER,), _read_feed),
     f"POST {_P}/city": ((OWNER,), _city),
 }
 NAV: list[tuple[str, str]] = []

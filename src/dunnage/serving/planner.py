@@ -223,11 +223,16 @@ def _pack(visit: Visit) -> Response:
     return _plan_job(visit, project, "pack", release, argv)
 
 
-def received_city(project: Project, upload: Upload, place: str) -> str:
-    """Keep a city that was uploaded: a GTFS feed as it is, a city folder unpacked."""
+def is_feed(upload: Upload) -> bool:
+    """Say whether an archive has the files of a GTFS feed; refuse one that unfolds too far."""
     check_archive(upload.file, max_bytes=MAX_CITY_BYTES, max_files=MAX_CITY_FILES)
     with zipfile.ZipFile(upload.file) as archive:
-        feed = {name.rsplit("/", 1)[-1] for name in archive.namelist()} >= _GTFS
+        return {name.rsplit("/", 1)[-1] for name in archive.namelist()} >= _GTFS
+
+
+def received_city(project: Project, upload: Upload, place: str) -> str:
+    """Keep a city that was uploaded: a GTFS feed as it is, a city folder unpacked."""
+    feed = is_feed(upload)
     city = _received(project, upload, place, ".zip")
     if feed:
         return city

@@ -71,6 +71,7 @@ PREVIEW_DAYS, JOB_DAYS = 7, 90  # how long what has ended is kept
 KEPT_JOBS = {"preview": PREVIEW_DAYS, "survey": 36_500, "size": 36_500}  # pages need what files and fleets were
 MAX_FIELDS, MAX_FIELD_BYTES, FORM_SECONDS = 5_000, 1 << 20, 3_600
 _EVENT_SECONDS, _EVENTS_FOR = 0.25, 900
+_RECEIVED = re.compile(r"(received|public/cities)/[0-9a-f]{12}\.(zip|csv)")
 _WORDS = {
     job_states.WAITING: "Waiting for its turn",
     job_states.RUNNING: "Working",
@@ -177,7 +178,7 @@ class Visit:
         text, project = job.message, self.studio.projects.get(job.project)
         for file in reversed(self.studio.projects.files(project) if project is not None else []):
             text = text.replace(file.name, file.label)
-        return text
+        return _RECEIVED.sub("the uploaded file", text)
 
     def document(self, path: Path) -> Response:
         """Show a page that the product wrote, under the rules it states, apart from the studio's own pages."""
