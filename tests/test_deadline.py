@@ -164,6 +164,20 @@ def test_a_rest_of_time_is_never_negative_wherever_the_clock_jumps(model: Any, m
         check_true(release, planned_late(release, max(at, 1), capacity=80, model=model)[0])
 
 
+def test_a_plan_that_stays_open_leaves_time_for_linkage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linkage of 10,000 rows had not settled when the limit came: a second for each 2,000 was too short."""
+    release, left, solve = released(32, several=False), list[float](), packing._Packer.solve
+
+    def noted(packer: Any, model: Any) -> Any:
+        left.append(packer.seconds_left)
+        return solve(packer, model)
+
+    monkeypatch.setattr(packing._Packer, "solve", noted)
+    for seconds, most in ((12, 9), (60, 57)):
+        dn.pack(release, capacity=80, seconds=seconds)
+        assert left.pop() <= most
+
+
 def test_several_quantities_keep_the_limit() -> None:
     release = released(400, several=True)
     options: dict[str, Any] = {"capacity": [120, "volume=360"], "model": dn.Stochastic(), "by": "zone"}

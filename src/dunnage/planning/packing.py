@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,11 +74,10 @@ from dunnage.release import Release, Uncertain
 Progress = Callable[[str], None]
 
 DEFAULT_SECONDS = 60.0
-# Of the time that is kept for linkage, up to a second and more for many rows; less of the first seconds, in which most
-# trucks are saved
-LINKAGE_SHARE, FIRST_SECONDS, FIRST_LINKAGE_SHARE = 0.3, 2.0, 0.15
-ROWS_A_SECOND = 2000
-WEIGHED_TIMES = 3  # as long, where probabilities are computed
+# Of the time that is kept for linkage, up to some seconds and more for many rows; less of the first seconds, in which
+# most trucks are saved
+LINKAGE_SHARE, FIRST_SECONDS, FIRST_LINKAGE_SHARE = 0.5, 2.0, 0.15
+MOST_LINKAGE_SECONDS, ROWS_A_SECOND = 3.0, 500
 MIN_LINKAGE_SECONDS = 0.25
 LINKAGE_SECONDS = 2.0
 MAX_TIGHTENED_CLASSES = 300
@@ -216,20 +215,25 @@ def pack(
         _check_box(problem, box, chosen, purchase)
     problem.check_spread()
     deadline = start + seconds
-    weighs = isinstance(chosen, Stochastic) and not release.noisy
     kept = max(FIRST_LINKAGE_SHARE * seconds, LINKAGE_SHARE * (seconds - FIRST_SECONDS))
-    reserve = min(kept, (1 + len(release) / ROWS_A_SECOND) * (WEIGHED_TIMES if weighs else 1))
+    reserve = min(kept, MOST_LINKAGE_SECONDS + len(release) / ROWS_A_SECOND)
     packer = _Packer(problem.with_margin(margin), deadline - reserve, progress)
     base = packer.solve(chosen) if box is None else packer.placed(chosen, box)
     if progress is not None:
         progress(f"{len(base.kinds)} trucks: lowering truck linkage")
 
+    @cache
+    def linkage_of(one: _Solution) -> Linkage | None:
+        return _linkage(release, one)
+
     def mean_linkage(one: _Solution) -> float | None:
-        linkage = _linkage(release, one)
+        linkage = linkage_of(one)
         return None if linkage is None else linkage.mean
 
     # The linkage of many noisy rows takes its time, which the plan that is returned in the end needs once more.
-    before, linkage = time.monotonic(), _linkage(release, base) if release.noisy else None
+    before = time.monotonic()
+    if release.noisy:
+        linkage_of(base)
     deadline -= time.monotonic() - before
     hasty = Deadline(deadline).late
     notes = list(release.owner.cautions(release))
@@ -251,8 +255,7 @@ def pack(
     if margin is not None and box is None:
         solution = _Packer(problem, deadline, progress).in_true_trucks(chosen, solution)
     bound = solution.bound if len(problem.trucks) == 1 else whole_if_possible(solution.bound * problem.unit_cost)
-    if linkage is None or solution is not base:
-        linkage = _linkage(release, solution)
+    linkage = linkage_of(solution)
     free = [name for name in release.quantities if name not in problem.quantities]
     if free and quantity is None:
         notes.append(f"The plan does not limit {' and '.join(free)}: the trucks have no capacity for it.")

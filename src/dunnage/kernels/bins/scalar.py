@@ -145,12 +145,12 @@ def pack_bins(
     bins, rest = fix_dominated(items, np.flatnonzero(items).tolist(), capacity)
     bound = len(bins)
     if rest:
-        search = _BinSearch(Deadline(start + seconds), [[i] for i in rest], len(bins), progress=progress)
+        first = best_fit_decreasing(items, rest, capacity)
+        search = _BinSearch(Deadline(start + seconds), first, len(bins), progress=progress)
         # Run the portfolio on the items that dominance left over.
         # Seeded, outside noise: no privacy depends on it, as the package says
         generator = np.random.default_rng(seed)
         search.raise_bound(l2_bound(items[rest], capacity))
-        search.offer(best_fit_decreasing(items, rest, capacity))
         # Largest first, which suits large items, then in mixed order, which suits small ones.
         order = sorted(rest, key=items.tolist().__getitem__, reverse=True)
         for _ in range(1 + MIXED_FILLS):
