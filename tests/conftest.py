@@ -187,7 +187,7 @@ LOWERING = {
 """A small part of the steps that searches for lower linkage take."""
 
 
-QUICK_PACE = 16
+QUICK_PACE = 8
 """How fast limits of searches pass in quick runs: most find their plan at once, and then look for a better one."""
 
 
