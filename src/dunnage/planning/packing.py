@@ -74,10 +74,10 @@ from dunnage.release import Release, Uncertain
 Progress = Callable[[str], None]
 
 DEFAULT_SECONDS = 60.0
-# Of the time that is kept for linkage, up to some seconds and more for many rows; less of the first seconds, in which
-# most trucks are saved
+# The share of the time limit that is kept for linkage (less of the first seconds, in which most trucks are saved), up
+# to some seconds and one more for each so many rows
 LINKAGE_SHARE, FIRST_SECONDS, FIRST_LINKAGE_SHARE = 0.5, 2.0, 0.15
-MOST_LINKAGE_SECONDS, ROWS_A_SECOND = 3.0, 500
+BASE_LINKAGE_SECONDS, ROWS_A_SECOND = 3.0, 500
 MIN_LINKAGE_SECONDS = 0.25
 LINKAGE_SECONDS = 2.0
 MAX_TIGHTENED_CLASSES = 300
@@ -216,7 +216,7 @@ def pack(
     problem.check_spread()
     deadline = start + seconds
     kept = max(FIRST_LINKAGE_SHARE * seconds, LINKAGE_SHARE * (seconds - FIRST_SECONDS))
-    reserve = min(kept, MOST_LINKAGE_SECONDS + len(release) / ROWS_A_SECOND)
+    reserve = min(kept, BASE_LINKAGE_SECONDS + len(release) / ROWS_A_SECOND)
     packer = _Packer(problem.with_margin(margin), deadline - reserve, progress)
     base = packer.solve(chosen) if box is None else packer.placed(chosen, box)
     if progress is not None:
